@@ -8,8 +8,11 @@ import type { Schema } from '../src/documents/responses.ts';
  * @throws Error for a schema of a kind that the document did not have when this was written
  */
 export function clientTypes({ paths, components }: OpenApiDocument): string {
-  const operations = Object.entries(paths).map(([path, { get }]) => ({ path, ...get }));
-  const { Problem, ...problems } = components.schemas;
+  const operations = Object.entries(paths)
+    .filter(([, { servers }]) => servers === undefined)
+    .map(([path, { get }]) => ({ path, ...get }));
+  const { Problem, Me, ...problems } = components.schemas;
+  if (Me === undefined) throw new Error('the document does not describe /me');
   return `/** Written by "npm run docs:write" from the OpenAPI document that src/documents/ makes. */
 
 /** The reads that every gateway has, and what their answers hold. */
@@ -32,6 +35,9 @@ export type ProblemCode =${Object.keys(problems)
 /** What the gateway says when it fails (RFC 9457). */
 export interface Problem {
 ${membersOf(Object.values(problems))}}
+
+/** What the gateway knows of the caller that asks: \`/me\`. */
+export interface Me ${typeOf(Me)}
 `;
 }
 
@@ -68,7 +74,18 @@ function jsonOf(response: object | undefined): Schema {
 /** A schema without a type is one that any value fits. */
 function typeOf(schema: Schema): string {
   if (!('type' in schema) && !('$ref' in schema)) return 'unknown';
-  if (schema['type'] === 'string') return 'string';
-  if (schema['type'] === 'integer') return 'number';
+  const { type, enum: values, items, properties } = schema as Readonly<Record<string, unknown>>;
+  if (Array.isArray(type)) return type.map((one: string) => typeOf({ ...schema, type: one })).join(' | ');
+  if (Array.isArray(values)) return values.map((value) => `'${value}'`).join(' | ');
+  if (type === 'string' || type === 'null') return type;
+  if (type === 'integer') return 'number';
+  if (type === 'array') return `readonly ${typeOf(items as Schema)}[]`;
+  if (type === 'object') {
+    const members = Object.entries(properties as Readonly<Record<string, Schema>>).map(([name, one]) =>
+      // What is inside a member stands further in.
+      member(name, typeOf(one).replaceAll('\n', '\n  '), one['description'] as string | undefined),
+    );
+    return `{\n${members.join('')}}`;
+  }
   throw new Error(`the client has no type for ${JSON.stringify(schema)}`);
 }

@@ -4,7 +4,7 @@ import { Hono } from 'hono';
 import type { Authenticator } from './callers/authenticator.ts';
 import { unnamedWorkspace } from './callers/caller.ts';
 import type { CallerLimits } from './callers/limit.ts';
-import { documentRoutes } from './documents/document-routes.ts';
+import { type DocumentHandler, documentRoutes, type MeOptions } from './documents/document-routes.ts';
 import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
 import {
   type Answering,
@@ -32,6 +32,7 @@ import {
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import type { EdgeWorkspace } from './edge/inbound.ts';
 import { refuseMethod, refuseUnknown, selectOperation } from './edge/operation.ts';
+import type { FindPeer } from './edge/peer.ts';
 import { renderProblems } from './edge/problems.ts';
 import { documentFields } from './edge/reply-fields.ts';
 import { identifyRequest } from './edge/request-ids.ts';
@@ -52,6 +53,8 @@ export interface AppOptions {
   readonly forward: ForwardOptions;
   /** By which the listener is reached where no proxy is before it. */
   readonly scheme: 'http' | 'https';
+  /** For `/me`. */
+  readonly me: Omit<MeOptions, 'limits'>;
   /** Registers a team's own routes. */
   readonly addRoutes: AddRoutes;
   readonly accessLog: AccessLogOptions;
@@ -61,6 +64,7 @@ export interface AppOptions {
   readonly onFault: (error: unknown) => void;
   /** Why the gateway is not ready, or `undefined` when it is. */
   readonly notReady: () => string | undefined;
+  readonly findPeer: FindPeer;
   /** While the gateway stops, every reply ends its connection. */
   readonly isDraining: () => boolean;
 }
@@ -106,7 +110,8 @@ export function inboundLayers(options: AppOptions) {
 
 export function createApp(options: AppOptions): RequestListener {
   const app = new Hono<Bindings>({ getPath: pathAsSent });
-  const answering: Answering = { endsConnection: options.isDraining, onFault: options.onFault };
+  const { isDraining: endsConnection, onFault, findPeer } = options;
+  const answering: Answering = { endsConnection, onFault, findPeer };
   const layers = inboundLayers(options);
   const everyRequest = Object.values(layers.everyRequest);
   const callers = Object.values(layers.callers);
@@ -116,7 +121,7 @@ export function createApp(options: AppOptions): RequestListener {
   app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
   const refuseOthers = answerWith(compose(everyRequest, refuseMethod), answering);
   for (const path of ['/livez', '/readyz']) app.all(path, refuseOthers);
-  addDocuments(app, options, Object.values(layers.documents), answering);
+  addDocuments(app, options, layers, answering);
   // The operations of the table, and the refusal of every other path there: its caller has to authenticate too.
   const answerRead = answerWith(
     compose(operations, forward(options.forward, searchForCredentials(options))),
@@ -148,21 +153,28 @@ export function createApp(options: AppOptions): RequestListener {
 /** Registers what writers of callers read. */
 function addDocuments(
   app: Hono<Bindings>,
-  { operations, authenticator, scheme }: AppOptions,
-  layers: readonly InboundLayer[],
+  { operations, authenticator, scheme, limits, me }: AppOptions,
+  { documents, everyRequest, callers: { authenticate } }: ReturnType<typeof inboundLayers>,
   answering: Answering,
 ): void {
-  const { open, ofCaller } = documentRoutes({
+  const routes = documentRoutes({
     operations,
     anonymous: () => authenticator.anonymous,
     scheme,
+    limits,
+    ...me,
   });
-  for (const [path, handler] of Object.entries(open)) {
-    app.all(path, answerWith(compose(layers, handler), answering));
-  }
-  const recognising = [...layers, authenticateWhereSent(authenticator)];
-  for (const [path, handler] of Object.entries(ofCaller)) {
-    app.all(path, answerWith(compose(recognising, handler), answering));
+  const open = Object.values(documents);
+  const groups: (readonly [readonly InboundLayer[], Readonly<Record<string, DocumentHandler>>])[] = [
+    [open, routes.open],
+    [[...open, authenticateWhereSent(authenticator)], routes.ofCaller],
+    // It is not counted for the limit: a caller that has used it up can read so.
+    [[...Object.values(everyRequest), authenticate], routes.forCaller],
+  ];
+  for (const [layers, handlers] of groups) {
+    for (const [path, handler] of Object.entries(handlers)) {
+      app.all(path, answerWith(compose(layers, handler), answering));
+    }
   }
 }
 

@@ -21,7 +21,7 @@ export const problems = {
   'caller-forbidden': {
     status: 403,
     title: 'This caller may not do this operation',
-    help: 'Your token is fine, but the operation or the workspace is not among those granted to you. Ask the operator of the gateway for what the detail names; /openapi.json lists the operations and base addresses that you have.',
+    help: 'Your credential is fine, but the operation or the workspace is not among those granted to you, or your login is not one that the gateway admits. Ask the operator of the gateway for what the detail names; /me lists the operations and base addresses that you have.',
   },
   'origin-not-allowed': {
     status: 403,
@@ -133,6 +133,7 @@ export type ProxyErrorType =
   | 'http_response_timeout'
   | 'http_protocol_error'
   | 'proxy_internal_error'
+  | 'proxy_configuration_error'
   | 'destination_unavailable';
 
 export interface GatewayErrorOptions {

@@ -18,15 +18,16 @@ import { readRefusedHead, refusalFields } from '../src/edge/refusal-fields.ts';
 import { chooseCoding, isNotModified } from '../src/edge/representation.ts';
 import { headRefusal, requestTarget } from '../src/edge/request-head.ts';
 import { traceParentOf, traceStateOf } from '../src/edge/request-ids.ts';
+import { hostName } from '../src/http/address.ts';
 import { parseHttpDate, parseRfc3339 } from '../src/http/date.ts';
-import { connectionOptions, type HeaderFields } from '../src/http/fields.ts';
-import { hostName } from '../src/http/host.ts';
+import { connectionOptions, type HeaderFields, isJsonType } from '../src/http/fields.ts';
+import { findInJson, leadLinksBack, patternFor } from '../src/http/links.ts';
 import { statedWait } from '../src/http/stated-wait.ts';
 import { Key } from '../src/key/key.ts';
 import { Scrubber } from '../src/key/scrub.ts';
 import { matchOperations, problemOfQuery } from '../src/operations.ts';
 import { codingOf } from '../src/upstream/content-coding.ts';
-import { acceptMediaTypes, isJsonType } from '../src/upstream/response.ts';
+import { acceptMediaTypes } from '../src/upstream/response.ts';
 
 const longCharacters = 32 * 1_024;
 const times = 8;
@@ -139,6 +140,12 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
   },
   'an answer that may repeat an id': (run) =>
     repeatsIds({ body: run, headers: {} }, { 'x-request-id': `${run.slice(0, 127)}x` }, () => true),
+  'a Link': (run) => {
+    const upstream = new URL('https://a.example/api');
+    for (const link of [`<${run}>; rel="${run}"`, `</api/>${run}, <?>`])
+      leadLinksBack(link, upstream, { upstream, ours: '/api' });
+  },
+  'links in JSON': (run) => [...findInJson(`["${run}"]`, patternFor(new URL('https://a.example/api')))],
   'a Vary': (run) => varyNames(`a${run}b`),
   'a Content-Encoding': (run) => codingOf(fields('content-encoding', `${run}x`)),
   'a Content-Type': (run) => [

@@ -36,6 +36,7 @@ const bounds = [
   ...["callers' own limits", 'flights', 'coalesced subscribers', 'gate queue', 'attempts at once', 'circuit'],
   ...['retries', 'cache bytes', 'bodies to compress', 'bodies in flight', 'log lines', 'counts per caller'],
   ...['recent problems', 'history', 'live-event consoles', 'purge', 'records in the shared store'],
+  ...['attempts in a window of `UPSTREAM_LIMIT`'],
 ];
 
 describe('docs/security.md', () => {

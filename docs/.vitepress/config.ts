@@ -87,11 +87,17 @@ export default defineConfig({
     sidebar: [
       {
         text: 'Call it',
-        items: [page('Start', '/'), page('Callers', '/docs/callers'), page('Caching', '/docs/caching')],
+        items: [
+          page('Start', '/'),
+          page('Callers', '/docs/callers'),
+          page('Clients', '/docs/clients'),
+          page('Caching', '/docs/caching'),
+        ],
       },
       {
         text: 'Run it',
         items: [
+          page('Callers file', '/docs/callers-file'),
           page('Deploying', '/docs/deploying'),
           page('Files to deploy with', '/deploy/'),
           page('Several workspaces', '/docs/workspaces'),

@@ -5,12 +5,12 @@
 import type { LoginKeys } from '../callers/callers-snapshot.ts';
 import type { AdminSnapshot, WorkspaceSnapshot } from './snapshot.ts';
 
-/** `degraded`: callers are answered, and something needs attention. `failing`: new reads of the upstream fail. */
+/** `degraded`: callers are answered, and something is wrong. `failing`: new reads of the upstream fail. */
 export type Health = 'ok' | 'degraded' | 'failing';
 
 export const healthStates: readonly Health[] = ['ok', 'degraded', 'failing'];
 
-/** Every code that a reason may have, the worst first, and what it makes of the gateway. A contract. */
+/** Every code that a reason may have, the worst first, and what it makes of the gateway: `ok` is a notice. A contract. */
 export const healthCodes = {
   'key-missing': 'failing',
   'key-refused': 'failing',
@@ -30,8 +30,9 @@ export const healthCodes = {
   'certificate-refused': 'degraded',
   'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
-  'token-ending': 'degraded',
-} as const satisfies Record<string, Exclude<Health, 'ok'>>;
+  'token-ending': 'ok',
+  'links-lead-past': 'ok',
+} as const satisfies Record<string, Health>;
 
 export type HealthCode = keyof typeof healthCodes;
 
@@ -43,6 +44,8 @@ export interface HealthReason {
   readonly detail: string;
   /** What to do about it, in one sentence. */
   readonly todo: string;
+  /** What lies behind it, in a word or a line, as ECONNREFUSED; null where the detail has all. */
+  readonly cause: string | null;
 }
 
 export interface Verdict {
@@ -52,15 +55,13 @@ export interface Verdict {
   readonly reasons: readonly HealthReason[];
 }
 
-type Says = Pick<HealthReason, 'detail' | 'todo'>;
+type Says = Pick<HealthReason, 'detail' | 'todo'> & { readonly cause?: string | null };
 
 /** A request that has waited this long at the gate is about to fail, or its caller to give up. */
 const longWaitSeconds = 5;
 /** A shorter closing is how the gate finds the upstream's pace: a second here and there, which no caller notices. */
 const longClosingSeconds = 2;
-/** A token is told of this long before it ends, and this long after it has ended. */
-const tokenNoticeMs = 7 * 86_400_000;
-/** A certificate, too; one that holds for a few days in all only in the last quarter of them. */
+/** A certificate is told of this long before it ends; one that holds for a few days in all only in the last quarter of them. */
 const certificateNoticeMs = 7 * 86_400_000;
 /** Lost log lines are told of for this long: what was lost stays lost. */
 const lostLinesNoticeMs = 15 * 60_000;
@@ -89,6 +90,7 @@ const workspaceJudges: Readonly<
   'key-store-failing': keyStoreFailing,
   'gate-closed': gateClosed,
   'callers-waiting': callersWaiting,
+  'links-lead-past': linksLeadPast,
 };
 
 /** What may be wrong with the gateway as a whole. */
@@ -111,11 +113,11 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
   const reasons = (Object.keys(healthCodes) as HealthCode[]).flatMap((code): HealthReason[] => {
     const says = judges[code]?.(snapshot, atMs);
     return [
-      ...(says === undefined ? [] : [{ workspace: null, code, ...says }]),
+      ...(says === undefined ? [] : [{ workspace: null, code, cause: null, ...says }]),
       ...snapshot.workspaces.flatMap((one) => reasonOf(code, one, atMs) ?? []),
     ];
   });
-  if (reasons.length === 0) return { health: 'ok', reasons };
+  if (reasons.every(({ code }) => healthCodes[code] === 'ok')) return { health: 'ok', reasons };
   const failing = new Set(
     reasons.filter(({ code }) => healthCodes[code] === 'failing').map(({ workspace }) => workspace),
   );
@@ -125,8 +127,9 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
 function reasonOf(code: HealthCode, one: WorkspaceSnapshot, atMs: number): HealthReason | undefined {
   const says = workspaceJudges[code]?.(one, atMs);
   const { workspace } = one;
-  if (says === undefined || workspace === null) return says && { workspace, code, ...says };
-  return { workspace, code, detail: `${workspace}: ${says.detail}`, todo: says.todo };
+  if (says === undefined) return undefined;
+  const detail = workspace === null ? says.detail : `${workspace}: ${says.detail}`;
+  return { workspace, code, cause: null, ...says, detail };
 }
 
 function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
@@ -135,6 +138,7 @@ function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `No key is loaded yet${why}.`,
     todo: `Make ${key.source} give the key; the gateway asks it again by itself.`,
+    cause: key.reloadFailure,
   };
 }
 
@@ -181,8 +185,9 @@ function newKeyUntried({ key }: WorkspaceSnapshot, atMs: number): Says | undefin
 function circuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   if (circuit.state !== 'open') return undefined;
   return {
-    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next request${circuit.probeInSeconds > 0 ? ` in ${span(circuit.probeInSeconds)} or later` : ''} tries it again.`,
+    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row${circuit.lastFailure === null ? '' : ` (${circuit.lastFailure})`}. The next request${circuit.probeInSeconds > 0 ? ` in ${span(circuit.probeInSeconds)} or later` : ''} tries it again.`,
     todo: 'Run "analytics-gateway check" to see how it fails, and tell those who run the upstream.',
+    cause: circuit.lastFailure,
   };
 }
 
@@ -195,11 +200,13 @@ function stopping({ notReady }: AdminSnapshot): Says | undefined {
 }
 
 function operationCircuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
-  const down = circuit.operations.filter(({ state }) => state === 'open').map(({ operation }) => operation);
+  const down = circuit.operations.filter(({ state }) => state === 'open');
   if (circuit.state === 'open' || down.length === 0) return undefined;
+  const cause = [...new Set(down.flatMap(({ lastFailure }) => lastFailure ?? []))].join(', ');
   return {
-    detail: `The upstream fails for ${names(down)}, and answers other operations.`,
+    detail: `The upstream fails for ${names(down.map(({ operation }) => operation))}${cause === '' ? '' : ` (${cause})`}, and answers other operations.`,
     todo: 'Look into the log for the upstream’s status, and tell those who run the upstream.',
+    cause: cause || null,
   };
 }
 
@@ -216,14 +223,16 @@ function keyStoreFailing({ key }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `The secret store gives no valid key, so a rotation would not be seen; the last key stays. ${key.reloadFailure}.`,
     todo: 'Repair the secret store or its value; the gateway asks it again by itself.',
+    cause: key.reloadFailure,
   };
 }
 
 function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
-  if (gate.state !== 'closed' || gate.closedForSeconds < longClosingSeconds) return undefined;
+  if (gate.closedForSeconds < longClosingSeconds) return undefined;
+  const why = gate.state === 'closed' ? 'limits requests (429)' : 'says that little is left of its limit';
   return {
-    detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForSeconds)}.`,
-    todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
+    detail: `The upstream ${why}; the gate is closed for another ${span(gate.closedForSeconds)}.`,
+    todo: 'Wait; where it happens often, see which caller asks most, give it a limit ("analytics-gateway token set NAME --limit 20/1s"), or raise CACHE_TTL.',
   };
 }
 
@@ -235,7 +244,15 @@ function callersWaiting({ gate }: WorkspaceSnapshot): Says | undefined {
   if (longest === undefined) return undefined;
   return {
     detail: `Requests of ${names(long.map(({ name }) => name))} wait long for the upstream’s limit, the longest for ${span(longest.oldestWaitSeconds)}.`,
-    todo: 'See which caller asks most and give it a limit or a smaller weight, or raise CACHE_TTL.',
+    todo: 'See which caller asks most and give it a limit or a smaller weight ("analytics-gateway token set NAME --limit 20/1s --weight 0.5"), or raise CACHE_TTL.',
+  };
+}
+
+function linksLeadPast({ links }: WorkspaceSnapshot): Says | undefined {
+  if (!links.leadPast) return undefined;
+  return {
+    detail: 'Answers name the upstream’s address: a caller that follows it sends its token past the gateway.',
+    todo: 'Set PUBLIC_BASE_URL to the address that callers use.',
   };
 }
 
@@ -245,6 +262,7 @@ function sharedStoreAway({ sharedStore }: AdminSnapshot): Says | undefined {
   return {
     detail: `The shared store ${address} cannot be used (${reason ?? 'no connection yet'}); this gateway works by itself meanwhile.`,
     todo: 'Look after the server that SHARED_STORE names; the gateway connects again by itself.',
+    cause: reason,
   };
 }
 
@@ -308,18 +326,13 @@ function logLinesLost({ log }: AdminSnapshot, atMs: number): Says | undefined {
 }
 
 function tokenEnding({ callers }: AdminSnapshot, atMs: number): Says | undefined {
-  const due = callers.beside.expiries.filter(({ expiresAt, isLast }) => {
-    const leftMs = expiresAt - atMs;
-    // An ended token that has a successor is done with. The last one of a caller that is gone is told of for a while.
-    return leftMs <= tokenNoticeMs && (leftMs > 0 || (isLast && leftMs > -tokenNoticeMs));
-  });
-  const [first] = due;
-  if (first === undefined) return undefined;
-  const when = `${first.expiresAt <= atMs ? 'has ended' : 'ends'} at ${new Date(first.expiresAt).toISOString()}`;
-  const others = due.length === 1 ? '' : `, and ${due.length - 1} more within 7 days`;
+  const { ending } = callers.beside;
+  const [caller] = ending?.names ?? [];
+  if (ending === undefined || caller === undefined) return undefined;
+  const when = `the first ${Date.parse(ending.first) <= atMs ? 'has ended' : 'ends'} at ${ending.first}`;
   return {
-    detail: `A token of ${first.caller} ${when}${others}.`,
-    todo: `Run "analytics-gateway token create ${first.caller}" and hand the new token over, or revoke the old one where a newer is in use.`,
+    detail: `Tokens of ${ending.names.join(', ')} end within 14 days, or have ended: ${when}.`,
+    todo: `Run "analytics-gateway token create ${caller}", and so for each, and hand the new token over; "token revoke" takes away an old one that is not used any more.`,
   };
 }
 

@@ -3,8 +3,9 @@
  * fresh tab is not empty. The same look keeps the verdict's `since` true between requests.
  */
 import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../exchange/durations.ts';
+import { type CallerCount, sumByCaller } from './caller-counts.ts';
 import { fromMemory, type RequestCount } from './request-counts.ts';
-import type { AdminSnapshot } from './snapshot.ts';
+import { type AdminSnapshot, snapshotOfOne } from './snapshot.ts';
 
 /** Rates are per second, times in seconds; null where nothing was measured. */
 export interface HistoryPoint {
@@ -17,7 +18,7 @@ export interface HistoryPoint {
   readonly attempts: number;
   /** The rate that the upstream accepts, as learned; of all workspaces together. */
   readonly pace: number | null;
-  /** Requests that needed no attempt of their own. */
+  /** Requests that were answered (below 400) without an attempt of their own. What fails saves nothing. */
   readonly saved: number;
   readonly callerP50: number | null;
   readonly callerP99: number | null;
@@ -28,11 +29,22 @@ export interface HistoryPoint {
 
 const intervalMs = 5_000;
 const maxPoints = (15 * 60_000) / intervalMs;
+/** Workspaces whose own points are kept: the first ones of the settings. */
+const maxWorkspaces = 50;
+/** What callers did lately is counted over a minute. */
+const recentLooks = 60_000 / intervalMs;
+
+/** What a caller did in the last minute, or since the start. */
+export interface RecentRequests {
+  readonly seconds: number;
+  readonly requests: number;
+  readonly refused: number;
+}
 
 export interface HistoryOptions {
   look(): Promise<AdminSnapshot>;
-  /** Called with each new point. */
-  onPoint(point: HistoryPoint): void;
+  /** Called with each new point. @param workspace the one that it is of; `undefined` for all together */
+  onPoint(point: HistoryPoint, workspace: string | undefined): void;
   /** A look failed. */
   onFault(error: unknown): void;
 }
@@ -41,7 +53,9 @@ export class History {
   readonly #options: HistoryOptions;
   readonly #timer: NodeJS.Timeout;
   #before: AdminSnapshot | undefined;
-  #points: readonly HistoryPoint[] = [];
+  /** Oldest first. Of single workspaces where there are several, and by `undefined` of all together. */
+  readonly #points = new Map<string | undefined, readonly HistoryPoint[]>();
+  #looks: readonly { readonly atMs: number; readonly callers: readonly CallerCount[] }[] = [];
 
   constructor(options: HistoryOptions) {
     this.#options = options;
@@ -50,9 +64,32 @@ export class History {
     void this.take();
   }
 
-  /** Oldest first. */
-  get points(): readonly HistoryPoint[] {
-    return this.#points;
+  /** Oldest first. @param workspace of this one alone */
+  points(workspace?: string): readonly HistoryPoint[] {
+    const isOnly = (this.#before?.workspaces.length ?? 1) === 1;
+    return this.#points.get(isOnly ? undefined : workspace) ?? [];
+  }
+
+  /** What the callers of a snapshot did in the last minute, by name. */
+  recentOf({ at, requests }: AdminSnapshot): (caller: string) => RecentRequests {
+    const atMs = Date.parse(at);
+    const [first] = this.#looks;
+    const isMeant = new Set(requests.beside.callers.map(({ workspace }) => workspace));
+    const before = sumByCaller(first?.callers.filter(({ workspace }) => isMeant.has(workspace)) ?? []);
+    const earlier = new Map(before.map((one) => [one.caller, one]));
+    const now = new Map(sumByCaller(requests.beside.callers).map((one) => [one.caller, one]));
+    const seconds = first === undefined ? 0 : Math.max((atMs - first.atMs) / 1_000, 0);
+    return (caller) => {
+      const more = (count: (one: CallerCount) => number): number => {
+        const [last, old] = [now.get(caller), earlier.get(caller)];
+        return (last === undefined ? 0 : count(last)) - (old === undefined ? 0 : count(old));
+      };
+      return {
+        seconds,
+        requests: more(({ classes }) => sum(classes)),
+        refused: more(({ refused }) => sum(Object.values(refused))),
+      };
+    };
   }
 
   /** Takes a point now. Never rejects. */
@@ -61,13 +98,23 @@ export class History {
       const now = await this.#options.look();
       const before = this.#before;
       this.#before = now;
+      const look = { atMs: Date.parse(now.at), callers: now.requests.beside.callers };
+      this.#looks = [...this.#looks, look].slice(-1 - recentLooks);
       if (before === undefined) return;
-      const point = pointBetween(before, now);
-      this.#points = [...this.#points, point].slice(-maxPoints);
-      this.#options.onPoint(point);
+      this.#add(pointBetween(before, now), undefined);
+      if (now.workspaces.length === 1) return;
+      for (const { workspace } of now.workspaces.slice(0, maxWorkspaces)) {
+        const name = workspace ?? '';
+        this.#add(pointBetween(snapshotOfOne(before, name), snapshotOfOne(now, name)), name);
+      }
     } catch (error) {
       this.#options.onFault(error);
     }
+  }
+
+  #add(point: HistoryPoint, workspace: string | undefined): void {
+    this.#points.set(workspace, [...(this.#points.get(workspace) ?? []), point].slice(-maxPoints));
+    this.#options.onPoint(point, workspace);
   }
 
   close(): void {
@@ -79,20 +126,18 @@ export class History {
 export function pointBetween(before: AdminSnapshot, now: AdminSnapshot): HistoryPoint {
   const atMs = Date.parse(now.at);
   const seconds = Math.max((atMs - Date.parse(before.at)) / 1_000, 1e-3);
-  const rate = (count: (snapshot: AdminSnapshot) => number): number =>
-    toHundredths(Math.max(0, count(now) - count(before)) / seconds);
+  const rate = (total: (snapshot: AdminSnapshot) => number): number =>
+    toHundredths(Math.max(0, total(now) - total(before)) / seconds);
   const callers = between(before.requests.beside.durations, now.requests.beside.durations);
   const upstream = between(upstreamTimes(before), upstreamTimes(now));
   return {
     at: atMs,
-    requests: rate(({ requests }) => requests.finished),
-    fromMemory: rate((snapshot) => counted(snapshot, ({ cache }) => fromMemory.has(cache))),
-    problems: rate(({ requests }) => sum(Object.values(requests.problems))),
+    requests: rate((snapshot) => count(snapshot, () => true)),
+    fromMemory: rate((snapshot) => count(snapshot, ({ cache }) => fromMemory.has(cache))),
+    problems: rate(({ requests }) => sum(requests.beside.problems.map((one) => one.count))),
     attempts: rate(attemptsOf),
     pace: paceOf(now),
-    saved: rate((snapshot) =>
-      Math.max(0, counted(snapshot, ({ cache }) => cache !== null) - attemptsOf(snapshot)),
-    ),
+    saved: rate((snapshot) => count(snapshot, isAnswered) - attemptsOf(snapshot)),
     callerP50: quantile(callers, 0.5),
     callerP99: quantile(callers, 0.99),
     upstreamP50: quantile(upstream, 0.5),
@@ -115,8 +160,13 @@ function paceOf({ workspaces }: AdminSnapshot): number | null {
   return known.length === 0 ? null : toHundredths(sum(known));
 }
 
-function counted({ requests }: AdminSnapshot, isMeant: (one: RequestCount) => boolean): number {
-  return sum(requests.counts.filter(isMeant).map(({ count }) => count));
+/** From the cache or the upstream, and no failure. */
+function isAnswered({ cache, status }: RequestCount): boolean {
+  return cache !== null && status !== null && status < 400;
+}
+
+function count({ requests }: AdminSnapshot, isMeant: (one: RequestCount) => boolean): number {
+  return sum(requests.counts.filter(isMeant).map((one) => one.count));
 }
 
 /** How many took no longer than each bound, in the interval; the last is for those beyond all bounds. */

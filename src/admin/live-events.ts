@@ -7,8 +7,8 @@ const statusEveryMs = 2_000;
 export interface LiveEventsOptions {
   /** The status as JSON, in one line. @param workspace the only one that it is about, of several */
   status(workspace: string | undefined): Promise<string>;
-  /** What a console is told first: the history as JSON, in one line. */
-  history(): string;
+  /** What a console is told first: the history as JSON, in one line. @param workspace as above */
+  history(workspace: string | undefined): string;
   /** Replaces every form of the upstream key in a text. */
   redact(text: string): string;
   onFault(error: unknown): void;
@@ -33,7 +33,7 @@ export class LiveEvents {
       start: (sink) => {
         own = sink;
         this.#sinks.set(sink, workspace);
-        sink.enqueue(this.#eventOf('history', this.#options.history()));
+        sink.enqueue(this.#eventOf('history', this.#options.history(workspace)));
         void this.#tellStatus();
         this.#timer ??= setInterval(() => void this.#tellStatus(), statusEveryMs).unref();
       },
@@ -43,9 +43,14 @@ export class LiveEvents {
     });
   }
 
-  /** Tells all consoles. @param json in one line */
-  tell(event: string, json: string): void {
-    this.#tellThese([...this.#sinks.keys()], event, json);
+  /** Tells the consoles that show a workspace, or all together. @param json in one line */
+  tell(workspace: string | undefined, event: string, json: string): void {
+    const sinks = [...this.#sinks].filter(([, shown]) => shown === workspace);
+    this.#tellThese(
+      sinks.map(([sink]) => sink),
+      event,
+      json,
+    );
   }
 
   #tellThese(sinks: readonly Sink[], event: string, json: string): void {
@@ -65,13 +70,7 @@ export class LiveEvents {
   async #tellStatus(): Promise<void> {
     try {
       for (const workspace of new Set(this.#sinks.values())) {
-        const json = await this.#options.status(workspace);
-        const sinks = [...this.#sinks].filter(([, shown]) => shown === workspace);
-        this.#tellThese(
-          sinks.map(([sink]) => sink),
-          'status',
-          json,
-        );
+        this.tell(workspace, 'status', await this.#options.status(workspace));
       }
     } catch (error) {
       this.#options.onFault(error);

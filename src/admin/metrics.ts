@@ -4,6 +4,8 @@
  */
 import type { TokenExpiry } from '../callers/callers-snapshot.ts';
 import { toSeconds } from '../exchange/durations.ts';
+import { callerOfFlow } from '../exchange/request-context.ts';
+import { maxCallers, otherCallers, sumByCaller } from './caller-counts.ts';
 import {
   durationSamples,
   type Metric,
@@ -16,7 +18,6 @@ import {
   workspaceLabel,
 } from './exposition.ts';
 import { type HealthCode, healthCodes, healthStates, type Verdict } from './health.ts';
-import { maxCallers, otherCallers } from './request-counts.ts';
 import type { AdminSnapshot } from './snapshot.ts';
 import { workspaceRows } from './workspace-metrics.ts';
 
@@ -151,7 +152,7 @@ const gatewayRows: readonly Row<AdminSnapshot & Verdict>[] = [
     'counter',
     `Requests by caller and class of status: the first ${maxCallers} callers by name, the rest as ${otherCallers}.`,
     ({ requests }) =>
-      requests.beside.callers.flatMap(({ caller, classes }) =>
+      sumByCaller(requests.beside.callers).flatMap(({ caller, classes }) =>
         classes.flatMap((count, first) =>
           count === 0 ? [] : [sample(count, { caller, status: `${first}xx` })],
         ),
@@ -160,10 +161,19 @@ const gatewayRows: readonly Row<AdminSnapshot & Verdict>[] = [
   [
     'caller_refusals_total',
     'counter',
-    'Requests refused because of the caller itself: not granted, or over its limit.',
+    'Requests of a caller that were refused: not granted, over its limit, or without a turn at the upstream in time.',
     ({ requests }) =>
-      requests.beside.callers.flatMap(({ caller, refused }) =>
+      sumByCaller(requests.beside.callers).flatMap(({ caller, refused }) =>
         Object.entries(refused).map(([code, count]) => sample(count, { caller, code })),
+      ),
+  ],
+  [
+    'caller_spared_total',
+    'counter',
+    'Requests that passed because the callers file says "enforce": false, by the problem that they would have got.',
+    ({ requests }) =>
+      requests.beside.callers.flatMap(({ caller, spared }) =>
+        Object.entries(spared).map(([code, count]) => sample(count, { caller, code })),
       ),
   ],
   [
@@ -171,7 +181,7 @@ const gatewayRows: readonly Row<AdminSnapshot & Verdict>[] = [
     'counter',
     'Time that the requests of a caller waited at the gate and between attempts.',
     ({ requests }) =>
-      requests.beside.callers.flatMap(({ caller, waitedMs }) =>
+      sumByCaller(requests.beside.callers).flatMap(({ caller, waitedMs }) =>
         waitedMs === 0 ? [] : [sample(waitedMs / 1_000, { caller })],
       ),
   ],
@@ -272,25 +282,25 @@ interface Queue {
   readonly refreshes: number;
 }
 
-/** The longest queues at the gates of all workspaces; those beyond the bound are one. */
+/** The longest queues at the gates of all workspaces; those beyond the bound are one, and so are an entry's people. */
 function longestQueues(workspaces: AdminSnapshot['workspaces']): readonly Queue[] {
   const ranked = workspaces
     .flatMap(({ workspace, gate }) =>
-      gate.callers.map(({ name: caller, ...queue }) => ({
-        labels: { ...workspaceLabel(workspace), caller },
-        ...queue,
-      })),
+      [...Map.groupBy(gate.callers, ({ name }) => callerOfFlow(name))].map(([caller, queues]) =>
+        joined({ ...workspaceLabel(workspace), caller }, queues),
+      ),
     )
     .toSorted((one, other) => other.waiting - one.waiting || other.refreshes - one.refreshes);
   const rest = ranked.slice(maxCallers);
   if (rest.length === 0) return ranked;
-  return [
-    ...ranked.slice(0, maxCallers),
-    {
-      labels: { caller: otherCallers },
-      waiting: rest.reduce((sum, { waiting }) => sum + waiting, 0),
-      oldestWaitSeconds: Math.max(...rest.map(({ oldestWaitSeconds }) => oldestWaitSeconds)),
-      refreshes: rest.reduce((sum, { refreshes }) => sum + refreshes, 0),
-    },
-  ];
+  return [...ranked.slice(0, maxCallers), joined({ caller: otherCallers }, rest)];
+}
+
+function joined(labels: Queue['labels'], queues: readonly Omit<Queue, 'labels'>[]): Queue {
+  return {
+    labels,
+    waiting: queues.reduce((sum, { waiting }) => sum + waiting, 0),
+    oldestWaitSeconds: Math.max(...queues.map(({ oldestWaitSeconds }) => oldestWaitSeconds)),
+    refreshes: queues.reduce((sum, { refreshes }) => sum + refreshes, 0),
+  };
 }

@@ -12,8 +12,7 @@ import { isForeignPage } from '../edge/cross-origin.ts';
 import { announcesBody } from '../edge/request-head.ts';
 import { newRequestId } from '../edge/request-ids.ts';
 import { GatewayError } from '../errors.ts';
-import { isLoopbackHost } from '../http/address.ts';
-import { hostName, listedHostName } from '../http/host.ts';
+import { hostName, isLoopbackHost, listedHostName } from '../http/address.ts';
 
 export type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
 

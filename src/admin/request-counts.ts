@@ -6,6 +6,8 @@
 import type { AccessLine } from '../edge/access-log.ts';
 import { isOwnRequestId } from '../edge/request-ids.ts';
 import { Durations, type DurationsSnapshot, toTime } from '../exchange/durations.ts';
+import { type CallerCount, CallerCounts, type CallerDay } from './caller-counts.ts';
+import { type ProblemGroup, ProblemGroups } from './problem-groups.ts';
 
 export interface RequestCount {
   /** Null for the unnamed workspace, and where the request was refused before its workspace was known. */
@@ -26,16 +28,6 @@ export interface DurationCount extends DurationsSnapshot {
   readonly hit: boolean;
 }
 
-export interface CallerCount {
-  readonly caller: string;
-  /** By the first digit of the status: index 2 holds the 2xx. */
-  readonly classes: readonly number[];
-  /** Requests that were refused because of this caller, by problem. */
-  readonly refused: Readonly<Record<string, number>>;
-  /** Time that its requests waited at the gate and between attempts, in ms. */
-  readonly waitedMs: number;
-}
-
 /** The requests' part of `/status`; `beside` is for metrics and charts alone. */
 export interface RequestSnapshot {
   /** Requests received. */
@@ -50,9 +42,13 @@ export interface RequestSnapshot {
   readonly problems: Readonly<Record<string, number>>;
   /** The last requests that got one, newest first. */
   readonly recentProblems: readonly RecentProblem[];
+  /** The same by code, the latest first. */
+  readonly problemGroups: readonly ProblemGroup[];
   readonly beside: {
     readonly durations: readonly DurationCount[];
     readonly callers: readonly CallerCount[];
+    /** How many got a problem. */
+    readonly problems: readonly { readonly workspace: string | null; readonly count: number }[];
     /** Refused before a request was complete, by the code of the HTTP parser. */
     readonly unparsed: Readonly<Record<string, number>>;
   };
@@ -74,6 +70,7 @@ interface Cell {
   readonly status: number | undefined;
   readonly cache: string | undefined;
   readonly durations: Durations;
+  readonly isFromMemory: boolean;
   count: number;
 }
 
@@ -85,15 +82,6 @@ interface OperationCells {
   readonly cells: Cell[];
 }
 
-interface CallerCell {
-  readonly classes: Float64Array;
-  readonly refused: Map<string, number>;
-  readonly waitedMs: Float64Array;
-}
-
-/** So many callers are counted by name, the rest together. No caller of a file can have the name of the rest. */
-export const maxCallers = 200;
-export const otherCallers = '(other)';
 /** An upstream may send any status: combinations of one operation beyond this many are counted as one. */
 const maxCells = 100;
 const maxCodes = 50;
@@ -115,14 +103,21 @@ export class RequestCounts {
   #aborted = 0;
   /** By workspace, then by operation: both come from the settings, so there are not many. */
   readonly #operations = new Map<string | undefined, Map<string | undefined, OperationCells>>();
-  readonly #callers = new Map<string, CallerCell>();
+  readonly #callers = new CallerCounts();
   readonly #problems = new Map<string, number>();
+  /** By workspace. */
+  readonly #problemSums = new Map<string | undefined, number>();
+  readonly #groups = new ProblemGroups();
   readonly #unparsed = new Map<string, number>();
   #recent: readonly RecentProblem[] = [];
   // Most lines are like the one before.
   #lastWorkspace: string | undefined = undefined;
   #lastOperation: string | undefined = undefined;
   #lastCell: Cell | undefined = undefined;
+
+  get finished(): number {
+    return this.#finished;
+  }
 
   readonly begin = (): void => {
     this.#started += 1;
@@ -149,14 +144,14 @@ export class RequestCounts {
     const problem = line.reason === undefined ? undefined : problemOf(line);
     if (problem !== undefined) {
       increment(this.#problems, problem);
+      increment(this.#problemSums, line.workspace);
+      this.#groups.count(problem, line, Date.now());
       this.#recent = withRecent(this.#recent, problem, line);
     }
-    if (line.caller === undefined) return;
-    const caller = this.#callerOf(line.caller);
-    (caller.classes[Math.min(5, Math.trunc(line.status / 100))] as number) += 1;
-    if (line.waitedMs > 0) (caller.waitedMs[0] as number) += line.waitedMs;
-    if (problem?.startsWith('caller-') === true) increment(caller.refused, problem);
+    this.#callers.count(line, cell.isFromMemory, problem);
   };
+
+  readonly today = (caller: string): CallerDay | undefined => this.#callers.today(caller);
 
   /** The HTTP parser refused a request, or a limit refused a connection. */
   readonly refuse = (code: string): void => {
@@ -174,17 +169,14 @@ export class RequestCounts {
     ),
     problems: Object.fromEntries(this.#problems),
     recentProblems: this.#recent,
+    problemGroups: this.#groups.snapshot(),
     beside: {
       durations: this.#all().flatMap(({ workspace = null, operation = null, hits, others }) => [
         { workspace, operation, hit: true, ...hits.snapshot() },
         { workspace, operation, hit: false, ...others.snapshot() },
       ]),
-      callers: [...this.#callers].map(([caller, { classes, refused, waitedMs }]) => ({
-        caller,
-        classes: [...classes],
-        refused: Object.fromEntries(refused),
-        waitedMs: waitedMs[0] as number,
-      })),
+      callers: this.#callers.snapshot(),
+      problems: [...this.#problemSums].map(([workspace = null, count]) => ({ workspace, count })),
       unparsed: Object.fromEntries(this.#unparsed),
     },
   });
@@ -213,20 +205,10 @@ export class RequestCounts {
     const cache = isOther ? undefined : line.cache;
     let cell = isOther ? cells.find((one) => one.status === undefined) : undefined;
     if (cell === undefined) {
-      const durations = !isOther && fromMemory.has(line.cache) ? operation.hits : operation.others;
-      cell = { status, cache, durations, count: 0 };
+      const isFromMemory = !isOther && fromMemory.has(line.cache);
+      const durations = isFromMemory ? operation.hits : operation.others;
+      cell = { status, cache, durations, isFromMemory, count: 0 };
       cells.push(cell);
-    }
-    return cell;
-  }
-
-  #callerOf(name: string): CallerCell {
-    let cell = this.#callers.get(name);
-    const isOther = cell === undefined && this.#callers.size >= maxCallers;
-    if (isOther) cell = this.#callers.get(otherCallers);
-    if (cell === undefined) {
-      cell = { classes: new Float64Array(6), refused: new Map(), waitedMs: new Float64Array(1) };
-      this.#callers.set(isOther ? otherCallers : name, cell);
     }
     return cell;
   }
@@ -253,6 +235,6 @@ function withRecent(
   return all.filter((one) => one !== eldest);
 }
 
-function increment(counts: Map<string, number>, name: string): void {
+function increment<Name>(counts: Map<Name, number>, name: Name): void {
   counts.set(name, (counts.get(name) ?? 0) + 1);
 }

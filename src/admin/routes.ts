@@ -9,6 +9,7 @@ import { problemPage, problemText } from '../edge/problems.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { GatewayError, problems } from '../errors.ts';
+import { maxCallers } from './caller-counts.ts';
 import { History } from './history.ts';
 import { LiveEvents } from './live-events.ts';
 import {
@@ -21,7 +22,6 @@ import {
   redactReplies,
   refuseBody,
 } from './middleware.ts';
-import { maxCallers } from './request-counts.ts';
 import { type AdminSources, snapshotOfOne, takeSnapshot } from './snapshot.ts';
 import { HealthWatch, type PurgeNeeds, statusText } from './status.ts';
 
@@ -67,8 +67,8 @@ export function createAdminApp(options: AdminAppOptions): AdminPart {
   const health = new HealthWatch();
   const live: LiveEvents = new LiveEvents({
     ...options,
-    status: (workspace) => readStatus(options, health, workspace),
-    history: () => JSON.stringify(history.points),
+    status: (workspace) => readStatus(parts, workspace),
+    history: (workspace) => JSON.stringify(history.points(workspace)),
   });
   const history: History = new History({
     ...options,
@@ -77,13 +77,20 @@ export function createAdminApp(options: AdminAppOptions): AdminPart {
       health.judge(snapshot);
       return snapshot;
     },
-    onPoint: (point) => live.tell('point', JSON.stringify(point)),
+    onPoint(point, workspace) {
+      const json = JSON.stringify(point);
+      live.tell(workspace, 'point', json);
+      // A single workspace has the points of all.
+      const [only, ...others] = sources.workspaces;
+      if (others.length === 0) live.tell(only?.name, 'point', json);
+    },
   });
+  const parts: StatusParts = { options, health, history };
   const app: AdminApp = new Hono({ getPath: pathAsSent });
   app.use(redactReplies(options), identifyRequest, guardAccess(options.hosts));
 
   route(app, 'GET', '/', showConsole);
-  route(app, 'GET', '/status', (context) => showStatus(context, options, health));
+  route(app, 'GET', '/status', (context) => showStatus(context, parts));
   route(app, 'GET', '/events', (context) => showEvents(context, live, sources));
   route(app, 'GET', '/metrics', (context) => showMetrics(context, sources, health));
   const guardChange = guardChanges(options);
@@ -129,7 +136,7 @@ function renderProblem(
   if (thrown instanceof GatewayError) {
     const { code, message: reason } = thrown;
     const { socket, headers, rawHeaders } = context.env.incoming;
-    const request = { remoteAddress: socket.remoteAddress, path: context.req.path, headers, rawHeaders };
+    const request = { peer: socket.remoteAddress, path: context.req.path, headers, rawHeaders };
     onRefused({ code, reason, ...fieldsOfRefusedRequest(thrown, request, isSecret) });
   } else {
     onFault(thrown);
@@ -157,27 +164,29 @@ function showEvents(context: Context<AdminEnv>, live: LiveEvents, sources: Admin
   return context.body(live.open(workspace), 200, fields);
 }
 
-async function showStatus(
-  context: Context<AdminEnv>,
-  options: AdminAppOptions,
-  health: HealthWatch,
-): Promise<Response> {
+/** What remembers something of the status. */
+interface StatusParts {
+  readonly options: AdminAppOptions;
+  readonly health: HealthWatch;
+  readonly history: History;
+}
+
+async function showStatus(context: Context<AdminEnv>, parts: StatusParts): Promise<Response> {
   const query = queryOf(context, ['workspace'], 'The status takes ?workspace=NAME, once, or nothing.');
-  return json(context, await readStatus(options, health, query.get('workspace')));
+  return json(context, await readStatus(parts, query.get('workspace')));
 }
 
 /** @param workspace the only one that is wanted of several */
-async function readStatus(
-  options: AdminAppOptions,
-  health: HealthWatch,
-  workspace?: string,
-): Promise<string> {
+async function readStatus({ options, health, history }: StatusParts, workspace?: string): Promise<string> {
   const { sources } = options;
   workspacesOf(sources, workspace);
   const snapshot = await takeSnapshot(sources, maxCallers);
   const needs = purgeNeeds(options);
-  if (workspace === undefined) return statusText(snapshot, health.judge(snapshot), needs);
-  return statusText(snapshotOfOne(snapshot, workspace), health.judgeOne(snapshot, workspace), needs);
+  if (workspace === undefined) {
+    return statusText(snapshot, health.judge(snapshot), history.recentOf(snapshot), needs);
+  }
+  const own = snapshotOfOne(snapshot, workspace);
+  return statusText(own, health.judgeOne(snapshot, workspace), history.recentOf(own), needs);
 }
 
 /** What a purge asks for, where the listener stands as it does. */

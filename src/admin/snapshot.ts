@@ -12,7 +12,9 @@ import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
-import { otherCallers, type RequestSnapshot } from './request-counts.ts';
+import type { LinksSnapshot } from '../upstream/links.ts';
+import { type CallerCount, otherCallers, sumByCaller } from './caller-counts.ts';
+import type { RequestSnapshot } from './request-counts.ts';
 
 /** What a gateway is asked for; nothing here changes it but `purge`. */
 export interface AdminSources {
@@ -49,6 +51,7 @@ export interface WorkspaceSources {
   gate(): GateSnapshot;
   circuit(): CircuitSnapshot;
   cache(): CacheSnapshot;
+  links(): LinksSnapshot;
   /** Removes stored answers, all or those of one operation. Returns how many reads were stored. */
   purge(operation: string | undefined): number;
 }
@@ -62,6 +65,7 @@ export interface WorkspaceSnapshot {
   readonly gate: GateSnapshot;
   readonly circuit: CircuitSnapshot;
   readonly cache: CacheSnapshot;
+  readonly links: LinksSnapshot;
 }
 
 /** Log lines that could not be written, since the start. */
@@ -133,8 +137,9 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
       gate: one.gate(),
       circuit: one.circuit(),
       cache: one.cache(),
+      links: one.links(),
     })),
-    callers: withRequests(sources.callers(describedCallers), requests),
+    callers: withRequests(sources.callers(describedCallers), requests.beside.callers),
     sharedStore: sources.fleet() ?? null,
     log: sources.log(),
     process: {
@@ -150,25 +155,41 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
   };
 }
 
-/** The same snapshot, with one workspace and its requests alone. */
+/** The same snapshot, with one workspace, its requests and its callers alone. */
 export function snapshotOfOne(snapshot: AdminSnapshot, name: string): AdminSnapshot {
   const isMeant = ({ workspace }: { readonly workspace: string | null }): boolean =>
     (workspace ?? '') === name;
-  const { counts, recentProblems, ...requests } = snapshot.requests;
+  const { requests, callers } = snapshot;
+  const { durations, callers: counts, problems, ...beside } = requests.beside;
+  const workspaces = snapshot.workspaces.filter(isMeant);
+  const own = {
+    ...requests,
+    waiting: workspaces.reduce((sum, { gate }) => sum + gate.waiting, 0),
+    counts: requests.counts.filter(isMeant),
+    recentProblems: requests.recentProblems.filter(isMeant),
+    problemGroups: requests.problemGroups.filter(isMeant),
+    beside: {
+      ...beside,
+      durations: durations.filter(isMeant),
+      callers: counts.filter(isMeant),
+      problems: problems.filter(isMeant),
+    },
+  };
+  const list = callers.list.filter((one) => one.workspaces.includes(name || null));
   return {
     ...snapshot,
-    workspaces: snapshot.workspaces.filter(isMeant),
-    requests: {
-      ...requests,
-      counts: counts.filter(isMeant),
-      recentProblems: recentProblems.filter(isMeant),
-    },
+    workspaces,
+    requests: own,
+    callers: withRequests({ ...callers, list }, own.beside.callers),
   };
 }
 
-function withRequests(callers: CallersSnapshot, { beside }: RequestSnapshot): AdminSnapshot['callers'] {
+function withRequests(callers: CallersSnapshot, counts: readonly CallerCount[]): AdminSnapshot['callers'] {
   const counted = new Map(
-    beside.callers.map(({ caller, classes }) => [caller, classes.reduce((sum, count) => sum + count, 0)]),
+    sumByCaller(counts).map(({ caller, classes }) => [
+      caller,
+      classes.reduce((sum, count) => sum + count, 0),
+    ]),
   );
   const uncounted = counted.has(otherCallers) ? null : 0;
   return {

@@ -21,9 +21,15 @@ export const workspaceRows: readonly Row<WorkspaceSnapshot>[] = [
     ({ cache }) => cache.flights,
   ],
   [
+    'links_dropped_total',
+    'counter',
+    'Links of Link fields that led past the gateway, or could not be read, and did not come down.',
+    ({ links }) => links.dropped,
+  ],
+  [
     'upstream_attempts_total',
     'counter',
-    'Attempts by outcome: a status, the code of a problem, or "abandoned". 429: the upstream limits the rate.',
+    'Attempts by outcome: a status, the code of a problem, "proxy-failed" where the proxy gave no connection, or "abandoned". 429: the upstream limits the rate.',
     ({ upstream }) =>
       upstream.outcomes.map(({ operation, outcome, count }) => sample(count, { operation, outcome })),
   ],

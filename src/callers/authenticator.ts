@@ -6,9 +6,16 @@
  * and the answer are the same; the log alone knows more.
  */
 import type { Eventually } from '../exchange/layer.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { Authenticated, Caller, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions, type CallerToken } from './caller-store.ts';
-import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
+import {
+  type CallersSnapshot,
+  endingSoon,
+  expiriesOf,
+  nameEnding,
+  snapshotCallers,
+} from './callers-snapshot.ts';
 import { presentedCredential, presentedValues } from './credential.ts';
 import { countFailure, type Failures, limitFailures, unauthenticated } from './failures.ts';
 import { authenticateFly } from './fly.ts';
@@ -18,9 +25,12 @@ import { describeUnknownToken, digestOf, mayBeToken, tokenPrefix } from './token
 export interface AuthenticatorOptions extends CallerStoreOptions {
   /** CALLER_FAILURES_PER_MINUTE; 0 for no limit. */
   readonly failuresPerMinute: number;
+  /** Where connections to issuers leave the network, where not by themselves. */
+  readonly proxy?: OutboundProxy | undefined;
 }
 
 const remindEveryMs = 3_600_000;
+const tellEveryMs = 86_400_000;
 
 /** Tokens of the file whose value was seen: strong enough to be one. An equal digest is an equal value. */
 const proven = new WeakSet<CallerToken>();
@@ -38,6 +48,7 @@ export class Authenticator {
   readonly #store: CallerStore;
   readonly #failures: Failures;
   readonly #jwt: JwtLogins;
+  readonly #daily: NodeJS.Timeout;
   /** Digest of an older token to when its use was reported, wall clock, ms. */
   readonly #reminders = new Map<string, number>();
 
@@ -51,9 +62,17 @@ export class Authenticator {
     });
     this.#jwt = new JwtLogins({
       failures: this.#failures,
+      proxy: options.proxy,
       rules: () => this.#store.version.table.jwt,
       onEvent: options.onEvent,
     });
+    this.#tellEnding();
+    this.#daily = setInterval(() => this.#tellEnding(), tellEveryMs).unref();
+  }
+
+  #tellEnding(): void {
+    const ending = endingSoon(expiriesOf(this.#store.version.table), Date.now());
+    if (ending.length > 0) this.#options.onEvent({ kind: 'tokens-ending', ...nameEnding(ending) });
   }
 
   /** The caller of a request without a credential; `undefined` where such a request is refused. */
@@ -111,6 +130,7 @@ export class Authenticator {
   }
 
   close(): void {
+    clearInterval(this.#daily);
     this.#store.close();
     this.#jwt.close();
   }
@@ -130,8 +150,7 @@ export class Authenticator {
       return this.#refuse(credentials, describeUnknownToken(value));
     }
     return (
-      this.#jwt.recall(header, digest) ??
-      this.#jwt.authenticate(header, digest, value, credentials.remoteAddress)
+      this.#jwt.recall(header, digest) ?? this.#jwt.authenticate(header, digest, value, credentials.peer)
     );
   }
 
@@ -141,6 +160,7 @@ export class Authenticator {
       const { name } = token.authenticated.caller;
       return this.#refuse(credentials, `an expired token (${token.digest.slice(0, 8)}) of ${name}`);
     }
+    token.usedAt = now;
     if (token.isOlder) this.#remind(token, now);
     return token.authenticated;
   }
@@ -153,16 +173,16 @@ export class Authenticator {
     return 'reason' in result ? this.#refuse(credentials, result.reason) : result;
   }
 
-  #refuse({ remoteAddress }: Credentials, reason: string): never {
-    countFailure(this.#failures, remoteAddress, 'token', reason);
+  #refuse({ peer }: Credentials, reason: string): never {
+    countFailure(this.#failures, peer, 'token', reason);
     throw unauthenticated(reason, true);
   }
 
-  #refuseNone({ remoteAddress, target }: Credentials): never {
+  #refuseNone({ peer, target }: Credentials): never {
     const reason = target.includes(tokenPrefix)
       ? 'a token in the URL, where it never counts'
       : 'no credential';
-    countFailure(this.#failures, remoteAddress, 'no-credential', reason);
+    countFailure(this.#failures, peer, 'no-credential', reason);
     throw unauthenticated(reason, false);
   }
 

@@ -16,7 +16,6 @@ import {
 import type { CredentialFields } from './credential.ts';
 import { type FlyRule, type FlyRules, flyKeyFile, readFlyKey } from './fly.ts';
 import type { JwtRules } from './jwt.ts';
-import type { JwtRule } from './jwt-rule.ts';
 
 export interface CallerStoreOptions extends CallersFileRules {
   /** CALLERS_FILE; left out, only an anonymous caller exists. */
@@ -104,6 +103,9 @@ export class CallerStore {
       onEvent({ kind: 'version-refused', problems: this.#problems });
       return;
     }
+    const { tokens } = this.#version.table;
+    for (const token of reading.version.table.tokens.values())
+      token.usedAt = tokens.get(token.digest)?.usedAt ?? 0;
     this.#version = reading.version;
     this.#problems = [];
     this.#loadedAt = Date.now();
@@ -167,6 +169,8 @@ export interface CallerToken {
   readonly authenticated: Authenticated;
   /** The caller has a newer token. */
   readonly isOlder: boolean;
+  /** When it was last used since the start, wall clock, ms; 0 where it was not. */
+  usedAt: number;
 }
 
 /** One version of the callers file, prepared for authentication: everything a request needs is made here, once. */
@@ -203,14 +207,15 @@ function anonymousTable(workspaces: readonly string[]): CallerTable {
 function makeCallerTable(entries: readonly CallerEntry[]): CallerTable {
   const callers: Caller[] = [];
   const tokens = new Map<string, CallerToken>();
-  const jwt: { rule: JwtRule; authenticated: Authenticated }[] = [];
+  const jwt: JwtRules[number][] = [];
   const fly: { rule: FlyRule; authenticated: Authenticated }[] = [];
   let anonymous: Authenticated | undefined;
   for (const entry of entries) {
     const caller = makeCaller({ ...entry, operations: new Set(entry.operations) });
     callers.push(caller);
     for (const token of tokensOf(entry, caller)) tokens.set(token.digest, token);
-    if (entry.jwt !== undefined) jwt.push({ rule: entry.jwt, authenticated: { caller, by: 'jwt' } });
+    if (entry.jwt !== undefined)
+      jwt.push({ rule: entry.jwt, each: entry.each, authenticated: { caller, by: 'jwt' } });
     if (entry.fly !== undefined) fly.push({ rule: entry.fly, authenticated: { caller, by: 'fly' } });
     if (entry.anonymous) anonymous = { caller, by: 'anonymous' };
   }
@@ -231,6 +236,13 @@ function tokensOf(entry: CallerEntry, caller: Caller): CallerToken[] {
   return entry.tokens.map(({ digest, expiresAt }, index) => {
     const isOlder = index < entry.tokens.length - 1;
     const note = isOlder ? { note: `an older token (${digest.slice(0, 8)}) is still used` } : {};
-    return { digest, expiresAt, isOlder, authenticated: { caller, by: 'token', ...note } };
+    const ends = Number.isFinite(expiresAt) ? { expiresAt } : {};
+    return {
+      digest,
+      expiresAt,
+      isOlder,
+      usedAt: 0,
+      authenticated: { caller, by: 'token', ...ends, ...note },
+    };
   });
 }

@@ -1,10 +1,13 @@
 /** The caller of a request, as every layer behind its authentication sees it. */
+import { personSeparator } from '../exchange/request-context.ts';
 
 export interface CallerLimit {
-  /** Requests that come back each second. */
+  /** Requests that come back each second; on average, of a limit with windows. */
   readonly perSecond: number;
   /** Requests that may come at once. */
   readonly burst: number;
+  /** All of them come back when a window begins. Windows begin at multiples of this, UTC: one of a day at midnight. */
+  readonly windowMs?: number;
 }
 
 export interface Caller {
@@ -17,8 +20,11 @@ export interface Caller {
   readonly usualWorkspace: string | undefined;
   /** Share of the upstream's limit relative to the other callers'. */
   readonly weight: number;
-  readonly limit?: CallerLimit;
-  /** What the outbound layers know of the caller, prepared once. */
+  /** All of them hold at once. Absent where there is none. */
+  readonly limits?: readonly CallerLimit[];
+  /** False: what its limits or grants would refuse passes, is logged and counted. */
+  readonly enforce: boolean;
+  /** What the outbound layers know of the caller, prepared once. Its name is that of the caller or of one person. */
   readonly flow: { readonly name: string; readonly weight: number; readonly background: false };
 }
 
@@ -27,6 +33,8 @@ export interface Authenticated {
   readonly by: 'token' | 'jwt' | 'fly' | 'anonymous';
   /** For the log: the `sub` of a JWT, its first 200 characters. */
   readonly subject?: string;
+  /** When the credential ends, wall clock, ms. Absent where it does not. */
+  readonly expiresAt?: number;
   /** For the log, as that an older token is still in use. */
   readonly note?: string;
 }
@@ -35,8 +43,10 @@ export interface Authenticated {
 export interface Credentials {
   /** Names and values in turn, as received: Node merges repeated lines elsewhere, and that hides attacks. */
   readonly rawHeaders: readonly string[];
-  /** The peer's address; `undefined` on a Unix socket. */
+  /** The other end of the connection; `undefined` on a Unix socket. */
   readonly remoteAddress: string | undefined;
+  /** Whom a failure counts for: its address may be told by TRUSTED_PROXIES, and nothing is granted by it. */
+  readonly peer: string | undefined;
   readonly target: string;
 }
 
@@ -46,7 +56,8 @@ export interface CallerFields {
   /** The unnamed one where left out. */
   readonly workspaces?: readonly string[];
   readonly weight?: number;
-  readonly limit?: CallerLimit | undefined;
+  readonly limits?: readonly CallerLimit[];
+  readonly enforce?: boolean;
 }
 
 /** The name of the workspace that has none. */
@@ -64,7 +75,8 @@ export function makeCaller({
   operations,
   workspaces = [unnamedWorkspace],
   weight = 1,
-  limit,
+  limits = [],
+  enforce = true,
 }: CallerFields): Caller {
   return {
     name,
@@ -72,9 +84,24 @@ export function makeCaller({
     workspaces: new Set(workspaces),
     usualWorkspace: usualOf(workspaces),
     weight,
-    ...(limit === undefined ? {} : { limit }),
+    ...(limits.length === 0 ? {} : { limits }),
+    enforce,
     flow: { name, weight, background: false },
   };
+}
+
+/**
+ * One of the people that an entry matches, with limits and a turn of their own.
+ *
+ * @param digest of what tells people apart: names of flows are shown, and are nothing personal
+ */
+export function personOf(caller: Caller, digest: string): Caller {
+  return { ...caller, flow: { ...caller.flow, name: `${caller.name}${personSeparator}${digest}` } };
+}
+
+/** Whether this is one of the people of an entry. */
+export function isPerson({ name, flow }: Caller): boolean {
+  return flow.name !== name;
 }
 
 /**
@@ -103,6 +130,8 @@ export type CallersEvent =
   | { readonly kind: 'file-readable-again' }
   /** A caller still uses a token that has a newer one beside it. At most once an hour for each token. */
   | { readonly kind: 'older-token-used'; readonly caller: string; readonly token: string }
+  /** Tokens end within two weeks, or have ended with no successor. Once a day. */
+  | { readonly kind: 'tokens-ending'; readonly names: readonly string[]; readonly first: string }
   /** The keys of an issuer can't be fetched: the last ones, where there were any, serve for a day. Reported once. */
   | {
       readonly kind: 'keys-unavailable';

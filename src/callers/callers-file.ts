@@ -5,6 +5,7 @@
 
 import { type Config, isLocalHost } from '../config/config.ts';
 import { nearestOfAll } from '../config/names.ts';
+import { attemptLimits, ConfigValueError } from '../config/values.ts';
 import { SettingError } from '../errors.ts';
 import { parseRfc3339 } from '../http/date.ts';
 import { type CallerLimit, unnamedWorkspace, usualWorkspaces } from './caller.ts';
@@ -12,6 +13,7 @@ import type { FlyRule } from './fly.ts';
 import {
   itemsOf,
   JsonCheck,
+  type JsonMembers,
   type JsonNode,
   JsonTextError,
   memberOf,
@@ -36,7 +38,10 @@ export interface CallerEntry {
   /** Empty for the unnamed one. */
   readonly workspaces: readonly string[];
   readonly weight: number;
-  readonly limit: CallerLimit | undefined;
+  readonly limits: readonly CallerLimit[];
+  /** The claim of a JWT that tells people apart, where each has limits and a turn of its own. */
+  readonly each: string | undefined;
+  readonly enforce: boolean;
   readonly jwt: JwtRule | undefined;
   readonly fly: FlyRule | undefined;
   readonly anonymous: boolean;
@@ -100,6 +105,9 @@ const callerMembers = [
   'operations',
   'workspaces',
   'limit',
+  'limits',
+  'each',
+  'enforce',
   'weight',
   'jwt',
   'fly',
@@ -135,6 +143,45 @@ function readLimit(check: JsonCheck, node: JsonNode | undefined, path: string): 
   const burst = check.number(members.get('burst'), `${path}.burst`, 1, 1_000_000);
   if (burst !== undefined && !Number.isInteger(burst)) check.add(`${path}.burst`, 'must be a whole number');
   return { perSecond, burst: burst ?? Math.max(1, Math.ceil(perSecond)) };
+}
+
+/** `limit`, or several windows in `limits`; one of both. */
+function readLimits(check: JsonCheck, members: JsonMembers, path: string): readonly CallerLimit[] {
+  const limit = readLimit(check, members.get('limit'), `${path}.limit`);
+  if (!members.has('limits')) return limit === undefined ? [] : [limit];
+  if (members.has('limit')) check.add(`${path}.limits`, 'stands beside limit, and a caller has one of both');
+  const written = check.texts(members.get('limits'), `${path}.limits`);
+  if (written.length === 0) return [];
+  if (written.length > mostLimits) check.add(`${path}.limits`, `has more than ${mostLimits} limits`);
+  try {
+    return parseLimits(written.join(','));
+  } catch (error) {
+    if (!(error instanceof ConfigValueError)) throw error;
+    check.add(`${path}.limits`, error.message);
+    return [];
+  }
+}
+
+const mostLimits = 4;
+
+/** `20/1s,5000/1d`. @throws ConfigValueError saying what is expected */
+export function parseLimits(written: string): readonly CallerLimit[] {
+  return attemptLimits(written).map(({ most, windowMs }) => ({
+    perSecond: (most * 1_000) / windowMs,
+    burst: most,
+    windowMs,
+  }));
+}
+
+function readEach(check: JsonCheck, members: JsonMembers, path: string): string | undefined {
+  if (!members.has('each')) return undefined;
+  if (!members.has('jwt')) check.add(`${path}.each`, 'names a claim, and only a caller with jwt has claims');
+  return check.text(members.get('each'), `${path}.each`);
+}
+
+function readBoolean(check: JsonCheck, node: JsonNode | undefined, path: string): boolean | undefined {
+  if (node !== undefined && node.type !== 'boolean') check.add(path, 'must be true or false');
+  return node === undefined ? undefined : node.value === true;
 }
 
 function readFly(check: JsonCheck, node: JsonNode | undefined, path: string): FlyRule | undefined {
@@ -207,11 +254,7 @@ function readCaller(
   if (!['tokens', 'jwt', 'fly', 'anonymous'].some((way) => members.has(way))) {
     check.add(path, 'has none of tokens, jwt, fly and anonymous, so no request could be from this caller');
   }
-  const anonymous = members.get('anonymous');
-  if (anonymous !== undefined && anonymous.type !== 'boolean') {
-    check.add(`${path}.anonymous`, 'must be true or false');
-  }
-  const isAnonymous = anonymous?.value === true;
+  const isAnonymous = readBoolean(check, members.get('anonymous'), `${path}.anonymous`) ?? false;
   if (isAnonymous && !rules.loopbackOnly) {
     check.add(`${path}.anonymous`, 'is allowed only where the gateway listens on loopback or a Unix socket');
   }
@@ -224,7 +267,9 @@ function readCaller(
     operations: readOperations(check, members.get('operations'), `${path}.operations`, rules.operations),
     workspaces: readWorkspaces(check, members.get('workspaces'), `${path}.workspaces`, rules.workspaces),
     weight: check.number(members.get('weight'), `${path}.weight`, 0.01, 100) ?? 1,
-    limit: readLimit(check, members.get('limit'), `${path}.limit`),
+    limits: readLimits(check, members, path),
+    each: readEach(check, members, path),
+    enforce: readBoolean(check, members.get('enforce'), `${path}.enforce`) ?? true,
     jwt: jwt === undefined ? undefined : readJwtRule(check, jwt, `${path}.jwt`, rules.forwardedHeaders),
     fly: readFly(check, members.get('fly'), `${path}.fly`),
     anonymous: isAnonymous,

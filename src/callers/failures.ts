@@ -78,6 +78,15 @@ export function unauthenticated(reason: string, wasPresented: boolean): GatewayE
   });
 }
 
+/** For a good login that is no caller's: with a 401 a page would renew it for ever. */
+export function forbidden(reason: string): GatewayError {
+  return new GatewayError('caller-forbidden', {
+    reason,
+    detail:
+      'Your login is valid, but it is not among those that the operator of this gateway admits. Ask the operator; the log says which claim does not fit.',
+  });
+}
+
 /**
  * Counts a failure of an address. A signature is counted before it is verified.
  *

@@ -2,10 +2,12 @@
  * Callers by JWT, from the request's side: requests that share a verification, and the address that it is counted for.
  * The verification itself is in `jwt.ts`, which is loaded only where a caller has `jwt`: it brings jose with it.
  */
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { Authenticated, CallersEvent } from './caller.ts';
 import {
   countFailure,
   type Failures,
+  forbidden,
   KeyWaits,
   type SharedChecks,
   SignatureCheck,
@@ -17,6 +19,7 @@ import type { KeySetSnapshot } from './key-set.ts';
 
 export interface JwtLoginsOptions {
   readonly failures: Failures;
+  readonly proxy: OutboundProxy | undefined;
   /** The rules of the version in force now. */
   rules(): JwtRules;
   onEvent(event: CallersEvent): void;
@@ -62,7 +65,7 @@ export class JwtLogins {
   /**
    * Verifies a JWT. Requests with the same one from the same address share one verification.
    *
-   * @throws GatewayError `caller-unauthenticated`; `caller-rate-limited`, before a signature is verified, where the
+   * @throws GatewayError `caller-unauthenticated`; `caller-forbidden` for a valid JWT of no caller; `caller-rate-limited`, before a signature is verified, where the
    * address is over its limit
    */
   authenticate(
@@ -92,9 +95,9 @@ export class JwtLogins {
     const result = await running;
     if (!('reason' in result)) return result;
     // The verification was counted for the request that began it.
-    if (isShared && !result.isOurs)
+    if (isShared && !result.isNoFailure)
       countFailure(this.#options.failures, remoteAddress, 'token', result.reason);
-    throw unauthenticated(result.reason, true);
+    throw result.isForbidden ? forbidden(result.reason) : unauthenticated(result.reason, true);
   }
 
   /** Counted as a failure of its address while a signature is verified, and given back unless it is one. */
@@ -109,7 +112,7 @@ export class JwtLogins {
     try {
       const verifier = this.#verifier ?? (await this.#load());
       const result = await verifier.verify(header, digest, value, check);
-      if ('reason' in result && !result.isOurs) failure = result.reason;
+      if ('reason' in result && !result.isNoFailure) failure = result.reason;
       return result;
     } finally {
       check.end(failure);
@@ -126,8 +129,9 @@ export class JwtLogins {
 
   async #import(): Promise<JwtVerifier> {
     const { JwtVerifier } = await import('./jwt.ts');
-    const { onEvent, rules } = this.#options;
+    const { onEvent, rules, proxy } = this.#options;
     this.#verifier = new JwtVerifier({
+      proxy,
       // Of the version in force now, which may be newer than the one that asked for this.
       rules: rules(),
       onFailureChange: (address, cause, hasKeys) => {

@@ -209,15 +209,16 @@ function matchesOne(claims: Claims, claim: string, value: unknown, pattern: Clai
 }
 
 /**
- * Whether verified claims are this caller: every claim named by the rule must match one of its patterns, a list
- * (`email` is none) by any of its members. An e-mail address that is malformed or not verified never matches.
+ * The first claim that keeps verified claims from being this caller; `undefined` where they are. Every claim named by the
+ * rule must match one of its patterns, a list (`email` is none) by any of its members. An e-mail address that is
+ * malformed or not verified never matches.
  */
-export function matchesRule(claims: Claims, match: JwtRule['match']): boolean {
-  return match.every(({ claim, patterns }) => {
+export function misfitOf(claims: Claims, match: JwtRule['match']): string | undefined {
+  return match.find(({ claim, patterns }) => {
     const value = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
     const values = Array.isArray(value) && claim !== 'email' ? value : [value];
-    return values.some((one) => patterns.some((pattern) => matchesOne(claims, claim, one, pattern)));
-  });
+    return !values.some((one) => patterns.some((pattern) => matchesOne(claims, claim, one, pattern)));
+  })?.claim;
 }
 
 /** Of a JWT that has ended. @param exp its claim, in seconds since 1970 */

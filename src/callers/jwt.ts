@@ -5,36 +5,50 @@
 import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
-import type { Authenticated } from './caller.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
+import { type Authenticated, personOf } from './caller.ts';
 import type { SignatureCheck } from './failures.ts';
 import {
   claimedOrigin,
   clockToleranceSeconds,
   expired,
   type JwtRule,
-  matchesRule,
+  misfitOf,
   whyNoLogin,
 } from './jwt-rule.ts';
 import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
+import { digestOf } from './token.ts';
 
-export type JwtRules = readonly { readonly rule: JwtRule; readonly authenticated: Authenticated }[];
+export type JwtRules = readonly {
+  readonly rule: JwtRule;
+  readonly authenticated: Authenticated;
+  /** The claim that tells people apart, where each has limits and a turn of its own. */
+  readonly each?: string | undefined;
+}[];
 
 /** Why a JWT is not accepted: for the log. */
 export interface JwtRefusal {
   readonly reason: string;
-  /** The issuer's keys could not be had: not the caller's fault, and not counted as one. */
-  readonly isOurs: boolean;
+  /**
+   * The issuer's keys could not be had, or the JWT is valid and no caller's: nothing that was guessed or forged, and not
+   * counted as a failure.
+   */
+  readonly isNoFailure: boolean;
+  /** The JWT is valid: another one of the same person would be no better. */
+  readonly isForbidden?: true;
 }
 
 export interface JwtOptions {
   readonly rules: JwtRules;
+  /** Where connections to issuers leave the network, where not by themselves. */
+  readonly proxy: OutboundProxy | undefined;
   /** The keys at an address can't be fetched; `undefined` when they can be again. `hasKeys`: some were before. */
   onFailureChange(address: string, error: unknown, hasKeys: boolean): void;
 }
 
 interface Remembered {
-  /** `undefined` for a valid JWT that matches no caller: its signature need not be verified with each request. */
-  readonly authenticated: Authenticated | undefined;
+  /** A refusal for a valid JWT that matches no caller: its signature need not be verified with each request. */
+  readonly result: Authenticated | JwtRefusal;
   /** Wall clock, ms: a JWT's times are dates. */
   readonly expiresAt: number;
   readonly keys: KeySet;
@@ -42,13 +56,11 @@ interface Remembered {
 
 const maxRemembered = 10_000;
 
-const unmatched: JwtRefusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
-
 /** Apart from the claims, which may have any name. */
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
 
 export class JwtVerifier {
-  readonly #options: Pick<JwtOptions, 'onFailureChange'>;
+  readonly #options: Pick<JwtOptions, 'proxy' | 'onFailureChange'>;
   // Not by `max`: that reserves the memory of all at once.
   readonly #remembered = new LRUCache<string, Remembered>({
     maxSize: maxRemembered,
@@ -67,7 +79,8 @@ export class JwtVerifier {
 
   /** What is remembered of a token, without a promise; `undefined` where it has to be verified. */
   recall(header: string, digest: string): Authenticated | undefined {
-    return this.#rememberedOf(`${header} ${digest}`)?.authenticated;
+    const result = this.#rememberedOf(`${header} ${digest}`)?.result;
+    return result === undefined || 'reason' in result ? undefined : result;
   }
 
   #rememberedOf(name: string): Remembered | undefined {
@@ -91,17 +104,18 @@ export class JwtVerifier {
     const startedIn = this.#version;
     const name = `${header} ${digest}`;
     const known = this.#rememberedOf(name);
-    if (known !== undefined && known.authenticated === undefined) return unmatched;
+    if (known !== undefined) return known.result;
     const claimed = claimedOrigin(token);
-    let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
+    let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isNoFailure: false };
     /** Rules that trust the same keys, issuer and audience share one verification. */
     const verified = new Map<string, Verified>();
-    let valid: Omit<Remembered, 'authenticated'> | undefined;
-    for (const { rule, authenticated } of this.#rules) {
+    let valid: Omit<Remembered, 'result'> | undefined;
+    const misfits: string[] = [];
+    for (const { rule, authenticated, each } of this.#rules) {
       if (rule.header !== header || rule.issuer !== claimed?.issuer) continue;
       // As RFC 7519 section 4.1.4 has it, and without the work: pages that poll with an ended JWT are many.
       if (claimed.exp !== undefined && claimed.exp <= Date.now() / 1000 - clockToleranceSeconds) {
-        refusal = { reason: `a JWT that ${expired(claimed.exp)}`, isOurs: false };
+        refusal = { reason: `a JWT that ${expired(claimed.exp)}`, isNoFailure: false };
         continue;
       }
       const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
@@ -115,17 +129,20 @@ export class JwtVerifier {
       }
       const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
       valid = { expiresAt, keys: this.#keysAt(rule.jwks) };
-      if (matchesRule(result.claims, rule.match)) {
-        const found = withSubject(authenticated, result.claims.sub);
-        this.#remembered.set(name, { authenticated: found, ...valid });
+      const misfit = misfitOf(result.claims, rule.match);
+      if (misfit === undefined) {
+        const found = loginOf(authenticated, result.claims, each);
+        this.#remembered.set(name, { result: found, ...valid });
         return found;
       }
-      refusal = unmatched;
+      misfits.push(`${authenticated.caller.name} (claim "${misfit}")`);
     }
     // Where the keys of another rule could not be had, that rule may yet match.
-    if (valid !== undefined && ![...verified.values()].some((one) => 'refusal' in one && one.refusal.isOurs))
-      this.#remembered.set(name, { authenticated: undefined, ...valid });
-    return refusal;
+    const isUnsure = [...verified.values()].some((one) => 'refusal' in one && one.refusal.isNoFailure);
+    if (valid === undefined || isUnsure) return refusal;
+    const result = refuseMisfit(misfits);
+    this.#remembered.set(name, { result, ...valid });
+    return result;
   }
 
   /** Takes the rules of a new version of the file; forgets everything but the keys. */
@@ -154,6 +171,7 @@ export class JwtVerifier {
     if (keys === undefined) {
       keys = new KeySet({
         address,
+        proxy: this.#options.proxy,
         onChange: () => this.#forget(),
         onFailureChange: (error, hasKeys) => this.#options.onFailureChange(address, error, hasKeys),
       });
@@ -186,19 +204,40 @@ export class JwtVerifier {
         clockTolerance: clockToleranceSeconds,
       });
       const why = whyNoLogin(protectedHeader.typ, payload);
-      if (why !== undefined) return { refusal: { reason: `a JWT that is refused: ${why}`, isOurs: false } };
+      if (why !== undefined)
+        return { refusal: { reason: `a JWT that is refused: ${why}`, isNoFailure: false } };
       return { claims: payload };
     } catch (error) {
       if (error instanceof GatewayError) throw error;
-      const isOurs = error instanceof KeySetUnavailableError;
-      const why = isOurs ? `cannot be verified: ${error.message}` : whyRefused(error, rule);
-      return { refusal: { reason: `a JWT that ${why}`, isOurs } };
+      const isNoFailure = error instanceof KeySetUnavailableError;
+      const why = isNoFailure ? `cannot be verified: ${error.message}` : whyRefused(error, rule);
+      return { refusal: { reason: `a JWT that ${why}`, isNoFailure } };
     }
   }
 }
 
-function withSubject(authenticated: Authenticated, subject: unknown): Authenticated {
-  return typeof subject === 'string' ? { ...authenticated, subject: subject.slice(0, 200) } : authenticated;
+/** So many entries that a JWT does not fit are named. */
+const mostMisfits = 5;
+
+/** Names claims, and never what a JWT has in them. */
+function refuseMisfit(misfits: readonly string[]): JwtRefusal {
+  const more = misfits.length - mostMisfits;
+  const named = misfits.slice(0, mostMisfits).join(', ') + (more > 0 ? ` and ${more} more` : '');
+  return { reason: `a valid JWT that fits no caller: not ${named}`, isNoFailure: true, isForbidden: true };
+}
+
+/** The login of these claims, and of one person where the entry tells people apart. */
+function loginOf(authenticated: Authenticated, claims: JWTPayload, each: string | undefined): Authenticated {
+  const { sub, exp = 0 } = claims;
+  const person = each !== undefined && Object.hasOwn(claims, each) ? claims[each] : undefined;
+  // Without the claim, or with one that is no name, it is one of all that have none.
+  const isNamed = (typeof person === 'string' && person !== '') || typeof person === 'number';
+  return {
+    ...authenticated,
+    ...(isNamed && { caller: personOf(authenticated.caller, digestOf(String(person)).slice(0, 12)) }),
+    ...(typeof sub === 'string' && { subject: sub.slice(0, 200) }),
+    expiresAt: exp * 1000,
+  };
 }
 
 /**

@@ -13,6 +13,7 @@ import {
   type JWSHeaderParameters,
 } from 'jose';
 import { errorCode } from '../errors.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 
 /** The keys can't be had, so nothing can be said about the token. */
 export class KeySetUnavailableError extends Error {
@@ -21,6 +22,8 @@ export class KeySetUnavailableError extends Error {
 
 export interface KeySetOptions {
   readonly address: string;
+  /** Where connections leave the network, where not by themselves. */
+  readonly proxy: OutboundProxy | undefined;
   /** The keys differ from those before: what was verified with those must be forgotten. */
   onChange(): void;
   /**
@@ -154,9 +157,9 @@ export class KeySet {
   }
 
   async #fetchKeys(): Promise<void> {
-    const { address, onFailureChange } = this.#options;
+    const { address, proxy, onFailureChange } = this.#options;
     try {
-      this.#adopt(await fetchKeySet(address));
+      this.#adopt(await fetchKeySet(address, proxy));
       this.#fetchedMs = performance.now();
       if (this.#failing !== undefined) onFailureChange(undefined, true);
       this.#failing = undefined;
@@ -189,8 +192,8 @@ export class KeySet {
 }
 
 /** One look at a key set, as `check` takes it. @throws Error that says what was wrong */
-export async function countKeysAt(address: string): Promise<number> {
-  return parseKeys(await fetchKeySet(address)).count;
+export async function countKeysAt(address: string, proxy: OutboundProxy | undefined): Promise<number> {
+  return parseKeys(await fetchKeySet(address, proxy)).count;
 }
 
 function parseKeys(text: string): Keys {
@@ -235,13 +238,14 @@ const explained: Readonly<Record<string, string>> = {
  *
  * @throws Error that says what was wrong, without any text of the answer
  */
-function fetchKeySet(address: string): Promise<string> {
+function fetchKeySet(address: string, proxy: OutboundProxy | undefined): Promise<string> {
   return new Promise((resolve, reject) => {
     const url = new URL(address);
     const get = url.protocol === 'https:' ? getHttps : getHttp;
     const headers = { accept: 'application/jwk-set+json, application/json', 'accept-encoding': 'identity' };
     // Verified whatever an environment variable says.
-    const request = get(url, { headers, agent: false, rejectUnauthorized: true }, onResponse);
+    const agent = proxy?.takes(url) ? proxy.agent : false;
+    const request = get(url, { headers, agent, rejectUnauthorized: true }, onResponse);
     const timer = setTimeout(() => {
       request.destroy(new Error(`the key set did not come within ${keySetTimeoutMs} ms`));
     }, keySetTimeoutMs);

@@ -2,9 +2,9 @@
  * The client for TypeScript, `workspace-analytics-gateway/client`. It needs `fetch` alone, so that it runs in browsers
  * and in Node. It keeps nothing between two reads: the gateway and the browser have caches already.
  */
-import { type Operations, operationPaths, type Problem, type ProblemCode } from './operations.ts';
+import { type Me, type Operations, operationPaths, type Problem, type ProblemCode } from './operations.ts';
 
-export type { Operations, Problem, ProblemCode } from './operations.ts';
+export type { Me, Operations, Problem, ProblemCode } from './operations.ts';
 
 /** The name of a read that every gateway has, or the path of another one below the base address: `/analytics/posts/`. */
 export type Operation = keyof Operations | `/${string}`;
@@ -66,6 +66,9 @@ export interface Client {
     operation: Name,
     options?: ReadOptions<DataOf<Name>>,
   ): Promise<Answer<DataOf<Name>>>;
+
+  /** Asks the gateway what it knows of this caller: what it may do and where, what is left of its limits. As `read`. */
+  me(options?: Pick<ReadOptions, 'headers' | 'signal'>): Promise<Answer<Me>>;
 }
 
 /** An answer that holds no data. Those of the upstream come as they are. */
@@ -106,37 +109,44 @@ export class GatewayProblem extends AnswerError {
 export function createClient(options: ClientOptions): Client {
   const { token, maxWaitMs = 30_000, fetch = (url, init) => globalThis.fetch(url, init) } = options;
   const base = options.baseUrl.replace(/\/+$/, '');
-  return {
-    async read<Data>(
-      operation: Operation,
-      { query, headers, signal, previous }: ReadOptions<Data> = {},
-    ): Promise<Answer<Data>> {
-      const url = `${base}${pathOf(operation)}${queryOf(query)}`;
-      const etag = previous?.url === url ? previous.headers.get('etag') : null;
-      let leftMs = maxWaitMs;
-      for (;;) {
-        const credential = typeof token === 'function' ? await token() : token;
-        const fields = new Headers(headers);
-        fields.set('Accept', 'application/json');
-        if (credential) fields.set('Authorization', `Bearer ${credential}`);
-        if (etag) fields.set('If-None-Match', etag);
-        const response = await fetch(url, {
-          headers: Object.fromEntries(fields),
-          // The gateway sends none, and a token must not follow one.
-          redirect: 'error',
-          signal: signal ?? null,
-        });
-        if (response.status === 304 && etag && previous) {
-          return { data: previous.data, status: 304, headers: response.headers, url };
-        }
-        const answer = await answerOf<Data>(response, url, operation);
-        if (!(answer instanceof AnswerError)) return answer;
-        const waitMs = answer.retryAfterMs;
-        if (waitMs === undefined || waitMs > leftMs) throw answer;
-        leftMs -= waitMs;
-        await wait(waitMs, signal);
+
+  async function ask<Data>(
+    url: string,
+    name: string,
+    { headers, signal, previous }: ReadOptions<Data>,
+  ): Promise<Answer<Data>> {
+    const etag = previous?.url === url ? previous.headers.get('etag') : null;
+    let leftMs = maxWaitMs;
+    for (;;) {
+      const credential = typeof token === 'function' ? await token() : token;
+      const fields = new Headers(headers);
+      fields.set('Accept', 'application/json');
+      if (credential) fields.set('Authorization', `Bearer ${credential}`);
+      if (etag) fields.set('If-None-Match', etag);
+      const response = await fetch(url, {
+        headers: Object.fromEntries(fields),
+        // The gateway sends none, and a token must not follow one.
+        redirect: 'error',
+        signal: signal ?? null,
+      });
+      if (response.status === 304 && etag && previous) {
+        return { data: previous.data, status: 304, headers: response.headers, url };
       }
+      const answer = await answerOf<Data>(response, url, name);
+      if (!(answer instanceof AnswerError)) return answer;
+      const waitMs = answer.retryAfterMs;
+      if (waitMs === undefined || waitMs > leftMs) throw answer;
+      leftMs -= waitMs;
+      await wait(waitMs, signal);
+    }
+  }
+
+  return {
+    async read(operation, options = {}) {
+      return ask(`${base}${pathOf(operation)}${queryOf(options.query)}`, operation, options);
     },
+    // It stands beside the base addresses.
+    me: (options = {}) => ask<Me>(`${base.replace(/(?:\/w\/[^/]+)?\/api$/, '')}/me`, '/me', options),
   };
 }
 
@@ -158,7 +168,7 @@ function queryOf(query: ReadOptions['query']): string {
 async function answerOf<Data>(
   response: Response,
   url: string,
-  operation: Operation,
+  name: string,
 ): Promise<Answer<Data> | AnswerError> {
   const { ok, status, headers } = response;
   const text = await response.text();
@@ -171,7 +181,7 @@ async function answerOf<Data>(
   }
   if (isProblem(data)) return new GatewayProblem(data, response);
   const what = ok ? 'is not JSON' : `has the status ${status} and is no problem of the gateway`;
-  return new AnswerError(`The answer of ${operation} ${what}`, response, data);
+  return new AnswerError(`The answer of ${name} ${what}`, response, data);
 }
 
 function isProblem(body: unknown): body is Problem {

@@ -51,3 +51,44 @@ export interface Problem {
   /** Seconds to wait, where waiting helps. */
   readonly retryAfter?: number;
 }
+
+/** What the gateway knows of the caller that asks: `/me`. */
+export interface Me {
+  /** The name that the operator gave this caller. */
+  readonly caller: string;
+  /** How the gateway recognised it. */
+  readonly by: 'token' | 'jwt' | 'fly' | 'anonymous';
+  /** Of a company login: the `sub` of its JWT. */
+  readonly subject: string | null;
+  /** When the credential ends; null where it does not. */
+  readonly expires: string | null;
+  /** Where the caller may read. */
+  readonly workspaces: readonly {
+    /** Null for the workspace without a name. */
+    readonly name: string | null;
+    /** The base address, or its path. */
+    readonly base: string;
+    /** The operations that are granted, by name. */
+    readonly operations: readonly string[];
+  }[];
+  /** The caller's own limits; all of them hold. */
+  readonly limits: readonly {
+    /** As `5000/1d`: so many requests in such a time. */
+    readonly limit: string;
+    /** Requests that may still come at once. */
+    readonly remaining: number;
+    /** Until more than these may come. */
+    readonly resetSeconds: number;
+  }[];
+  /** The caller's requests since midnight UTC, at this gateway; null where it has too many callers to count each. */
+  readonly today: {
+    /** All of them, refused ones too. */
+    readonly requests: number;
+    /** Answered without waiting for the upstream. */
+    readonly fromMemory: number;
+    /** For which the gateway asked the upstream. */
+    readonly sentUp: number;
+    /** Not granted, or over the limit. */
+    readonly refused: number;
+  } | null;
+}

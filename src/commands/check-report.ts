@@ -4,7 +4,9 @@
  */
 
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
+import { ProxyError } from '../exchange/proxy.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
+import type { StatedLimit } from '../http/stated-wait.ts';
 import { visible } from '../log/text-lines.ts';
 
 /** What `--json` prints. */
@@ -12,12 +14,21 @@ export interface CheckReport {
   ok: boolean;
   exitStatus: 0 | 1 | 2;
   summary: string;
-  settings: { ok: boolean; problems: readonly string[]; warnings?: readonly string[]; baseUrl?: string };
+  settings: {
+    ok: boolean;
+    problems: readonly string[];
+    warnings?: readonly string[];
+    baseUrl?: string;
+    /** Through which the upstream is reached. */
+    proxy?: string;
+  };
   key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number } & StoreFailure;
   previousKey?: { ok: boolean; source?: string; fingerprint?: string } & StoreFailure;
   sharedStore?: StoreTrial;
   logins?: readonly LoginTrial[];
   calls: CallReport[];
+  /** What is no fault and should be known; left out where there is nothing. */
+  notices?: readonly string[];
   /** What is told of the upstream's limit; left out where nothing is. */
   limit?: LimitReport;
 }
@@ -31,6 +42,34 @@ export interface LimitReport {
     readonly remaining: number;
     readonly resetsInSeconds: number;
   }[];
+  readonly learned: LearnedLimit;
+}
+
+/** By the gateway that runs with these settings, from 429s. */
+export interface LearnedLimit {
+  /** Its address; null where there is none to ask. */
+  readonly asked: string | null;
+  /** Null where it has learned none; left out where it could not be asked. */
+  readonly attemptsPerSecond?: number | null;
+  readonly problem?: string;
+}
+
+/** @param told UPSTREAM_LIMIT less the reserve. @param stated by the upstream */
+export function limitReport(
+  told: readonly { readonly most: number; readonly window: string }[],
+  stated: readonly StatedLimit[],
+  learned: LearnedLimit = { asked: null, problem: 'no gateway was asked' },
+): LimitReport | undefined {
+  if (told.length + stated.length === 0 && typeof learned.attemptsPerSecond !== 'number') return undefined;
+  return {
+    told: told.map(({ most, window }) => ({ limit: most, window })),
+    stated: stated.map(({ name, remaining, resetMs }) => ({
+      field: name,
+      remaining,
+      resetsInSeconds: Math.ceil(resetMs / 1_000),
+    })),
+    learned,
+  };
 }
 
 /** The keys of a company login, as they are fetched from its issuer. */
@@ -75,7 +114,9 @@ export interface AllReport {
 export function inWords(report: CheckReport): string {
   const { settings, key } = report;
   const lines = settings.ok
-    ? [`Settings: fine. The upstream is ${settings.baseUrl}`]
+    ? [
+        `Settings: fine. The upstream is ${settings.baseUrl}${settings.proxy ? `, through the proxy ${settings.proxy}` : ''}`,
+      ]
     : ['Settings:', ...settings.problems.map((problem) => `  ${problem}`)];
   for (const warning of settings.warnings ?? []) lines.push(`Without effect: ${warning}`);
   if (key?.ok) {
@@ -110,13 +151,13 @@ export function inWords(report: CheckReport): string {
     said.add(meaning);
   }
   if (report.limit !== undefined) lines.push(limitInWords(report.limit));
+  for (const notice of report.notices ?? []) lines.push(`Notice: ${notice}`);
   const verdict = said.has(report.summary) ? 'The gateway could not work, as said above.' : report.summary;
   lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);
   return `${lines.map(visible).join('\n')}\n`;
 }
 
-/** What was learned is known to the gateway that runs. */
-function limitInWords({ told, stated }: LimitReport): string {
+function limitInWords({ told, stated, learned }: LimitReport): string {
   const yours = told.map(({ limit, window }) => `${limit}/${window}`).join(', ');
   const theirs = stated.map(
     ({ field, remaining, resetsInSeconds }) => `${remaining} left for ${resetsInSeconds} s (${field})`,
@@ -124,8 +165,15 @@ function limitInWords({ told, stated }: LimitReport): string {
   return [
     `Limit: ${yours === '' ? 'UPSTREAM_LIMIT tells none' : `UPSTREAM_LIMIT tells ${yours}`}`,
     theirs.length === 0 ? 'the upstream tells none' : `the upstream tells ${theirs.join(', ')}`,
-    'what was learned stands in /status of the gateway that runs (gate.attemptsPerSecond)',
+    learnedInWords(learned),
   ].join('; ');
+}
+
+function learnedInWords({ asked, attemptsPerSecond, problem }: LearnedLimit): string {
+  if (problem !== undefined)
+    return `what was learned is not known here: ${[asked, problem].filter(Boolean).join(': ')}`;
+  const pace = attemptsPerSecond == null ? 'no limit' : `about ${attemptsPerSecond.toPrecision(3)} a second`;
+  return `the gateway that runs has learned ${pace} (${asked})`;
 }
 
 /** A command's own words, quoted: the last lines of each run, none of them long. */
@@ -225,6 +273,10 @@ export function meaningOfFailure(error: unknown): Meaning {
     case 'upstream-key-rejected':
       return keyRejected;
     case 'upstream-unreachable':
+      if (error.cause instanceof ProxyError) {
+        const { message } = error.cause;
+        return { outcome: 'unreachable', text: `${message.charAt(0).toUpperCase()}${message.slice(1)}.` };
+      }
       return {
         outcome: 'unreachable',
         text: (error.proxyError && unreachable[error.proxyError]) ?? 'The upstream cannot be reached.',
@@ -245,6 +297,10 @@ export function meaningOfFailure(error: unknown): Meaning {
       return { outcome: 'failed', text: `The call was not made: ${error.message}.` };
   }
 }
+
+/** Of links that nothing leads back. */
+export const leadPastNotice =
+  'Answers name the upstream’s address: callers that follow it would send their token past the gateway. Set PUBLIC_BASE_URL to the address that callers use.';
 
 /** A 401 to a key that a probe found good. */
 export const operationRefused: Meaning = {

@@ -9,6 +9,7 @@ import type { Handler } from '../exchange/layer.ts';
 import { timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
+import { namesBase, patternFor } from '../http/links.ts';
 import { type StatedLimit, statedLimits } from '../http/stated-wait.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
@@ -20,8 +21,10 @@ import {
   type CallReport,
   type CheckReport,
   inWords,
-  type LimitReport,
+  type LearnedLimit,
   type LoginTrial,
+  leadPastNotice,
+  limitReport,
   type Meaning,
   meaningOfFailure,
   meaningOfStatus,
@@ -40,6 +43,8 @@ export interface CheckParts {
   tryStore?(): Promise<StoreTrial>;
   /** One look at the key set of each company login. Never rejects. */
   tryLogins?(): Promise<readonly LoginTrial[]>;
+  /** What a gateway that runs with these settings has learned of the limit. Never rejects. */
+  readLearned?(): Promise<LearnedLimit>;
   /** What commands of `exec:` stores said so far, without the key. */
   said?(): readonly string[];
   /** Lets go of the connections; the keyring is closed by the check. */
@@ -53,11 +58,15 @@ export interface CheckOptions {
   readonly warnings?: readonly string[];
   /** The upstream's base address, to be shown. */
   readonly baseUrl: string;
+  /** Through which it is reached. */
+  readonly proxy?: string | undefined;
   /** The patterns of UPSTREAM_READS. Those without a parameter are asked. */
   readonly addedReads?: readonly string[];
   /** UPSTREAM_LIMIT less the reserve, and the further fields that state one. */
   readonly toldLimits?: readonly { readonly most: number; readonly window: string }[];
   readonly limitFields?: readonly string[];
+  /** Whose links in answers would lead past the gateway; `undefined` where PUBLIC_BASE_URL leads them back. */
+  readonly linkedBase?: URL | undefined;
   /** Whether a person reads it: then what a command said is shown where its store gave no key. */
   readonly isTerminal?: boolean;
   /** Called only when the settings are fine. Rejects with a `KeyStoreError` where the key's setting is wrong. */
@@ -151,7 +160,8 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
       calls: [],
     };
   }
-  const settings = { ok: true, problems: [], ...unused, baseUrl };
+  const through = options.proxy === undefined ? {} : { proxy: options.proxy };
+  const settings = { ok: true, problems: [], ...unused, baseUrl, ...through };
   let parts: CheckParts;
   try {
     parts = await options.open();
@@ -175,7 +185,7 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask, readPrevious, tryStore, tryLogins, said }: CheckParts,
+  { keyring, ask, readPrevious, tryStore, tryLogins, readLearned, said }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
@@ -198,8 +208,9 @@ async function examineKey(
   const sharedStore = tryStore && (await tryStore());
   const logins = (await tryLogins?.()) ?? [];
   const stated: StatedLimit[] = [];
-  const made = await makeCalls(keyring, ask, options, (limits) => stated.splice(0, 9, ...limits));
-  const limit = limitReport(options.toldLimits ?? [], stated);
+  const links = watchLinks(ask, options.linkedBase);
+  const made = await makeCalls(keyring, links.ask, options, (limits) => stated.splice(0, 9, ...limits));
+  const limit = limitReport(options.toldLimits ?? [], stated, await readLearned?.());
   const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
   const ok = summary === undefined;
   return {
@@ -217,23 +228,21 @@ async function examineKey(
     ...(sharedStore === undefined ? {} : { sharedStore }),
     ...(logins.length === 0 ? {} : { logins }),
     calls: made,
+    ...(links.leadPast() ? { notices: [leadPastNotice] } : {}),
     ...(limit === undefined ? {} : { limit }),
   };
 }
 
-function limitReport(
-  told: NonNullable<CheckOptions['toldLimits']>,
-  stated: readonly StatedLimit[],
-): LimitReport | undefined {
-  if (told.length + stated.length === 0) return undefined;
-  return {
-    told: told.map(({ most, window }) => ({ limit: most, window })),
-    stated: stated.map(({ name, remaining, resetMs }) => ({
-      field: name,
-      remaining,
-      resetsInSeconds: Math.ceil(resetMs / 1_000),
-    })),
+/** Looks for the upstream's base address in what comes. */
+function watchLinks(ask: CheckParts['ask'], linkedBase: URL | undefined) {
+  let leadPast = false;
+  const pattern = linkedBase && patternFor(linkedBase);
+  const watched: CheckParts['ask'] = async (request, trace) => {
+    const answer = await ask(request, trace);
+    leadPast ||= pattern !== undefined && namesBase(answer, pattern);
+    return answer;
   };
+  return { ask: watched, leadPast: () => leadPast };
 }
 
 /** What commands said, for people alone. @param from how much of it was about another store */

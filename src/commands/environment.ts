@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { parseEnv } from 'node:util';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { unknownSettings } from '../config/names.ts';
+import { caselessSettings, noProxy, variableIn } from '../config/proxy.ts';
 import type { Environment } from '../config/values.ts';
 import { SettingError } from '../errors.ts';
 import { describeUnreadable } from '../files/read.ts';
@@ -30,7 +31,7 @@ export async function loadEnvironment(envFile?: string): Promise<Environment> {
   // The default is nothing that was asked for: a folder of that name may be another program's.
   if (envFile === undefined) {
     const found = statSync(file, { throwIfNoEntry: false });
-    if (!found?.isFile() && !found?.isFIFO()) return process.env;
+    if (!found?.isFile() && !found?.isFIFO()) return withBothSpellings();
   }
   const problems: string[] = [];
   let text = '';
@@ -57,6 +58,15 @@ export async function loadEnvironment(envFile?: string): Promise<Environment> {
     problems.push(...missing.map((name) => `${name} is required`));
   }
   if (problems.length > 0) throw new ConfigError(problems);
+  return withBothSpellings();
+}
+
+/** Google's library knows a proxy by the lower-case names alone, others by the upper-case ones. */
+function withBothSpellings(): Environment {
+  for (const name of ['HTTPS_PROXY', 'NO_PROXY']) {
+    const value = variableIn(process.env, name);
+    for (const spelling of [name, name.toLowerCase()]) if (value) process.env[spelling] ||= value;
+  }
   return process.env;
 }
 
@@ -177,7 +187,39 @@ export function settingsWithoutEffect(environment: Environment): string[] {
   const asksSentinels = /^rediss?\+sentinel:/.test(environment['SHARED_STORE'] ?? '');
   if (isSet('SHARED_STORE_SENTINEL_PASSWORD_FROM') && isSet('SHARED_STORE') && !asksSentinels)
     ignored.push('SHARED_STORE_SENTINEL_PASSWORD_FROM is ignored, because SHARED_STORE names no sentinels');
+  ignored.push(...proxiesWithoutEffect(environment));
   return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)];
+}
+
+/** Variables of a proxy that change nothing: their operator believes that something goes that way. */
+function proxiesWithoutEffect(environment: Environment): string[] {
+  const ignored: string[] = [];
+  for (const name of caselessSettings) {
+    const [upper, lower] = [environment[name]?.trim(), environment[name.toLowerCase()]?.trim()];
+    if (upper && lower && upper !== lower)
+      ignored.push(`${name} is ignored, because ${name.toLowerCase()} says something else and comes first`);
+  }
+  if (variableIn(environment, 'HTTPS_PROXY') === undefined) {
+    for (const name of ['HTTP_PROXY', 'ALL_PROXY']) {
+      if (environment[name]?.trim() || environment[name.toLowerCase()]?.trim())
+        ignored.push(`${name} is ignored: what goes out by https: asks HTTPS_PROXY alone, which is not set`);
+    }
+    for (const name of ['NO_PROXY', 'PROXY_AUTHORIZATION_FROM']) {
+      if (variableIn(environment, name)) ignored.push(`${name} is ignored, because HTTPS_PROXY is not set`);
+    }
+    return ignored;
+  }
+  const isGoogle = Object.entries(environment).some(
+    ([name, value]) => name.includes('_FROM') && value?.trim().startsWith('gcp-sm:'),
+  );
+  if (isGoogle && variableIn(environment, 'PROXY_AUTHORIZATION_FROM'))
+    ignored.push('PROXY_AUTHORIZATION_FROM is not used for gcp-sm:, whose library asks HTTPS_PROXY alone');
+  const { unreadable } = noProxy(variableIn(environment, 'NO_PROXY') ?? '');
+  if (unreadable > 0)
+    ignored.push(`NO_PROXY has ${unreadable} members that name no host, and are passed over`);
+  if (variableIn(environment, 'UPSTREAM_BASE_URL')?.startsWith('http:'))
+    ignored.push('HTTPS_PROXY is not used for UPSTREAM_BASE_URL, which is http:');
+  return ignored;
 }
 
 /** A read that is there already: the first of two wins, so a caller that is granted the second alone is refused. */

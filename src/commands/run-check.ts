@@ -7,6 +7,7 @@ import { nearestOfAll } from '../config/names.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { SettingError } from '../errors.ts';
+import { proxyFor } from '../exchange/proxy.ts';
 import { importModule } from '../files/optional-package.ts';
 import { storeOptions, transportOptions } from '../gateway/workspace.ts';
 import { Key } from '../key/key.ts';
@@ -19,7 +20,7 @@ import { attachKey, checkThrough, retryWithKey } from '../upstream/credential.ts
 import { SharedBudget } from '../upstream/shared-limits.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check, checkEach } from './check.ts';
-import type { LoginTrial } from './check-report.ts';
+import type { LearnedLimit, LoginTrial } from './check-report.ts';
 import {
   environmentAtHand,
   hardenProcess,
@@ -27,6 +28,7 @@ import {
   settingsWithoutEffect,
   UnsafeProcessError,
 } from './environment.ts';
+import { askGateway } from './healthcheck.ts';
 import { allProblems, findStartProblems, reportStartFailure } from './start-problems.ts';
 
 export interface CheckEnvironmentOptions {
@@ -77,9 +79,11 @@ export async function checkEnvironment(
     // Once for all of them, as the shared store and the company logins.
     warnings: index === 0 ? settingsWithoutEffect(environment) : [],
     baseUrl: own.baseUrl.href,
+    proxy: proxyFor(config)?.describedFor(own.baseUrl),
     addedReads: config.UPSTREAM_READS,
     toldLimits: usedLimits(own, config.UPSTREAM_LIMIT_RESERVE),
     limitFields: config.UPSTREAM_LIMIT_HEADERS,
+    linkedBase: config.PUBLIC_BASE_URL === undefined ? own.baseUrl : undefined,
     open: () => openChecked(config, own, environment, index === 0),
     timeoutMs: config.REQUEST_TIMEOUT,
     isTerminal,
@@ -119,6 +123,8 @@ function askedFor(
 
 /** A store that is reached later than this is away for a gateway that starts. */
 const storeTimeoutMs = 3_000;
+/** A gateway on this machine answers sooner. */
+const runningTimeoutMs = 1_000;
 
 /**
  * Opens what the check of one workspace needs of a gateway: the key's store, and the way to the upstream below the cache,
@@ -157,6 +163,7 @@ async function openChecked(
     keyring,
     ask: retryWithKey(attachKey(keyring)(transport.handler)),
     close: () => transport.close(),
+    readLearned: () => readLearned(config, own),
     said: () => said.map((text) => keyring.scrub.redact(text)),
     ...(store === undefined
       ? {}
@@ -171,6 +178,23 @@ async function openChecked(
   };
 }
 
+/** What the gateway that runs with these settings has learned of the limit, by its own status. */
+async function readLearned(config: Config, { name }: WorkspaceConfig): Promise<LearnedLimit> {
+  const { ADMIN_HOST: host, ADMIN_PORT: port } = config;
+  if (port === 'off' || port === 0) return { asked: null, problem: `ADMIN_PORT is ${port}` };
+  const target = `/status?workspace=${encodeURIComponent(name)}`;
+  const { asked, answer } = askGateway({ host, port, isTls: false }, target, runningTimeoutMs);
+  try {
+    const { gate } = JSON.parse((await answer).text) as { gate?: { attemptsPerSecond?: unknown } };
+    const perSecond = gate?.attemptsPerSecond;
+    if (typeof perSecond === 'number') return { asked, attemptsPerSecond: perSecond };
+    if (perSecond === null) return { asked, attemptsPerSecond: null };
+    return { asked, problem: 'what answers is no gateway with this workspace' };
+  } catch {
+    return { asked, problem: 'no gateway answers' };
+  }
+}
+
 /** The key sets of all company logins, at once: what one of them does holds up no other. */
 async function tryLogins(config: Config): Promise<readonly LoginTrial[]> {
   const names = config.workspaces.map(({ name }) => name);
@@ -183,7 +207,7 @@ async function tryLogins(config: Config): Promise<readonly LoginTrial[]> {
     [...new Set(jwt.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
       const login = { address, callers: callersOf(jwt, address) };
       try {
-        const keys = await countKeysAt(address);
+        const keys = await countKeysAt(address, proxyFor(config));
         if (keys > 0) return { ...login, ok: true, keys };
         return { ...login, ok: false, keys, problem: 'the key set has no key for signatures' };
       } catch (error) {

@@ -11,6 +11,7 @@ import { keyPlaces, workspaceNames } from '../config/workspaces.ts';
 import { certificateFiles, readCertificate } from '../edge/certificate.ts';
 import { ListenError, socketProblem } from '../edge/listen.ts';
 import { SettingError } from '../errors.ts';
+import { proxyFor } from '../exchange/proxy.ts';
 import { loadKeyValue, openAdminToken } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
 import { visible } from '../log/text-lines.ts';
@@ -32,6 +33,7 @@ export async function findStartProblems(environment: Environment): Promise<Start
   const ofOthers = [
     ...(await problemsOf(() => openAdminToken(config, environment)?.())),
     ...socketProblems(config),
+    ...(await problemsOf(() => proxyFor(config)?.authorization())),
     ...(await problemsOf(() => readCallers(config, environment))),
     ...(await problemsOf(() => {
       const files = certificateFiles(config);

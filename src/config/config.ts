@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { SettingError } from '../errors.ts';
 import { isLoopbackHost, socketPath } from '../http/address.ts';
 import { misspelledSettings, unlistedSettings } from './names.ts';
+import { variableIn } from './proxy.ts';
 import { type Setting, type SettingName, settings } from './settings.ts';
 import { ConfigValueError, type Environment } from './values.ts';
 import { readWorkspaces, variableOf, type WorkspaceConfig } from './workspaces.ts';
@@ -72,7 +73,7 @@ function readEach(
   const values: Record<string, unknown> = {};
   for (const name of names) {
     const setting: Setting<unknown> = settings[name];
-    const given = environment[name]?.trim() || setting.default;
+    const given = variableIn(environment, name) ?? setting.default;
     if (given === undefined) {
       values[name] = undefined;
       if (setting.required) problems.push(`${name} is required`);
@@ -124,6 +125,11 @@ function contradictions(config: Config): string[] {
   }
   for (const [name, base] of addresses) {
     if (base?.protocol !== 'http:' || isLoopbackHost(base.hostname)) continue;
+    if (config.HTTP_PROXY && !config.NO_PROXY?.names(base.hostname, Number(base.port) || 80)) {
+      problems.push(
+        `HTTP_PROXY is for ${name} as well, which is http:, and the proxy would read its key: make that https:, or name its host in NO_PROXY`,
+      );
+    }
     if (config.UPSTREAM_ALLOW_HTTP === false) {
       problems.push(`${name} must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true`);
     }
@@ -142,6 +148,9 @@ function contradictions(config: Config): string[] {
   }
   if ((config.TLS_CERT_FILE === undefined) !== (config.TLS_KEY_FILE === undefined)) {
     problems.push('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
+  }
+  if (config.HTTPS_PROXY?.credentials !== undefined && config.PROXY_AUTHORIZATION_FROM !== undefined) {
+    problems.push('PROXY_AUTHORIZATION_FROM and the credentials in HTTPS_PROXY contradict each other');
   }
   problems.push(...sharedPlaces(config));
   problems.push(...unkeyedWithoutUse(config));

@@ -1,6 +1,7 @@
 /** The table of settings: of each its name, how it is read, its default and its meaning. */
 
 import { neverDown, neverUp } from '../http/header-table.ts';
+import { filePlace, noProxy, proxyAddress } from './proxy.ts';
 import {
   attemptLimits,
   baseUrl,
@@ -17,12 +18,14 @@ import {
   oneOf,
   origin,
   percentage,
+  publicUrl,
   type Reader,
   readPattern,
   secretPlace,
   size,
   storeAddress,
   text,
+  trustedProxy,
 } from './values.ts';
 import { workspaceName, workspaceSettings } from './workspaces.ts';
 
@@ -126,7 +129,23 @@ export const settings = {
   UPSTREAM_CONNECTIONS: defaulted(
     '64',
     integer(1, 10_000),
-    'Attempts at once. The bodies in flight together stay under 64 MiB.',
+    'Attempts at once. The bodies in flight together stay under 64 MiB, or a sixteenth of the memory.',
+  ),
+  HTTPS_PROXY: optional(
+    proxyAddress,
+    'The proxy through which every https: connection leaves the network, by CONNECT: http://[user:password@]host[:port], or https://…. Also written https_proxy.',
+  ),
+  HTTP_PROXY: optional(
+    text,
+    'Read for its contradiction alone: the gateway sends nothing over http: through a proxy, and does not start with an http: upstream that this proxy would take. Also written http_proxy.',
+  ),
+  NO_PROXY: optional(
+    noProxy,
+    'What is reached without the proxy, comma-separated: domains with all below them, addresses, networks like 10.0.0.0/8, each with :port where only that is meant; * for all. Loopback always is. Also written no_proxy.',
+  ),
+  PROXY_AUTHORIZATION_FROM: optional(
+    filePlace,
+    'Where the credentials for the proxy are, file:/path, instead of in HTTPS_PROXY: user:password, or a whole value of Proxy-Authorization. Read for each connection.',
   ),
   REQUEST_TIMEOUT: defaulted('25s', duration(10), 'One caller’s request, retries and waiting included.'),
   HEADERS_TIMEOUT: defaulted('10s', duration(100), 'How long a caller may take to send its request.'),
@@ -162,6 +181,15 @@ export const settings = {
   ALLOWED_HOSTS: optional(
     list(hostName),
     'Host names that are answered, compared without port and case. By default loopback names where an anonymous caller exists, else any.',
+  ),
+  TRUSTED_PROXIES: defaulted(
+    '',
+    listOrNothing(trustedProxy),
+    'Addresses and networks of balancers, as 10.0.0.0/8, and unix for a Unix socket: their X-Forwarded-For and Forwarded say whose address stands in the log and has a failure counted.',
+  ),
+  PUBLIC_BASE_URL: optional(
+    publicUrl,
+    'The address that callers use, such as https://gateway.internal, without /api. Links to the upstream in JSON answers and Link fields are led back to it; without it only those of Link fields are, by their path.',
   ),
   CALLER_FAILURES_PER_MINUTE: defaulted(
     '300',
@@ -209,7 +237,7 @@ export const settings = {
   GATE_MAX_CLOSED: defaulted(
     '5m',
     duration(),
-    'The longest time that one 429 may hold all requests; 0s switches the gate off and each request waits for itself.',
+    'The longest time that one 429, or what a success says is left, may hold all requests; 0s switches the gate off and each request waits for itself.',
   ),
   FORWARD_REQUEST_HEADERS: defaulted(
     '',

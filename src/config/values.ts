@@ -5,8 +5,8 @@
  */
 
 import { isIPv6 } from 'node:net';
+import { listedHostName, originProblem, parseNetwork } from '../http/address.ts';
 import { maxTimerMs } from '../http/date.ts';
-import { listedHostName, originProblem } from '../http/host.ts';
 import type { AttemptLimit } from '../http/limit-fields.ts';
 import { parseStoreAddress, type StoreAddress } from './store-address.ts';
 
@@ -138,6 +138,17 @@ export const baseUrl: Reader<URL> = (value) => {
   return url;
 };
 
+/** The address that callers use, as links begin with it: without the slash at its end. */
+export const publicUrl: Reader<string> = (value) => {
+  if (!/^https?:\/\/[\w[]/i.test(value)) {
+    throw new ConfigValueError('expects an address like https://gateway.internal');
+  }
+  const { href, pathname } = baseUrl(value);
+  if (/(?:^|\/)api$/.test(pathname))
+    throw new ConfigValueError('must not end with /api, which links get by themselves');
+  return href.replace(/\/$/, '');
+};
+
 /** A browser origin exactly as browsers send it: scheme, host, and port where it is not the default. */
 export const origin: Reader<string> = (value) => {
   if (originProblem(value) !== undefined) {
@@ -191,6 +202,16 @@ export const hostName: Reader<string> = (value) => {
   const name = listedHostName(value);
   if (name === undefined) throw new ConfigValueError('expects host names, like gateway.internal');
   return name;
+};
+
+/** A proxy whose word on addresses is taken. A network of all addresses would take the word of each caller. */
+export const trustedProxy: Reader<string> = (value) => {
+  if (value === 'unix') return value;
+  const network = parseNetwork(value);
+  if (network === undefined)
+    throw new ConfigValueError('expects addresses, networks like 10.0.0.0/8, or unix');
+  if (network.prefix === 0) throw new ConfigValueError('must not trust every address');
+  return value;
 };
 
 /** Where the shared store listens. */

@@ -3,6 +3,7 @@
  * for, and only the last API document is kept: a gateway whose documents are not read pays for none of them.
  */
 import { type Caller, isGranted } from '../callers/caller.ts';
+import type { CallerLimits } from '../callers/limit.ts';
 import type { Fields, InboundRequest, Reply } from '../edge/inbound.ts';
 import { basesOf, refuseMethod, usualBase } from '../edge/operation.ts';
 import { problemPage } from '../edge/problems.ts';
@@ -12,7 +13,7 @@ import type { Eventually, Handler } from '../exchange/layer.ts';
 import type { Operation } from '../operations.ts';
 import type { RenderedDocument } from './pages.ts';
 
-export interface DocumentOptions {
+export interface DocumentOptions extends MeOptions {
   readonly operations: readonly Operation[];
   /** The caller of a request without a credential; `undefined` where such a request is refused. */
   readonly anonymous: () => Caller | undefined;
@@ -22,11 +23,22 @@ export interface DocumentOptions {
 
 export type DocumentHandler = Handler<InboundRequest, Reply>;
 
+/** What `/me` asks of other parts. */
+export interface MeOptions {
+  /** PUBLIC_BASE_URL, without a slash at its end. */
+  readonly publicBase?: string | undefined;
+  readonly limits: Pick<CallerLimits, 'left'>;
+  /** A caller's requests since midnight UTC; `undefined` where they are not counted by themselves. */
+  readonly today: (caller: string) => object | undefined;
+}
+
 export interface DocumentRoutes {
   /** By path. A credential is not looked at. */
   readonly open: Readonly<Record<string, DocumentHandler>>;
   /** By path. For a caller that sent its credential, they have what this caller may do. */
   readonly ofCaller: Readonly<Record<string, DocumentHandler>>;
+  /** By path. For a caller alone, about itself. */
+  readonly forCaller: Readonly<Record<string, DocumentHandler>>;
 }
 
 export function documentRoutes(options: DocumentOptions): DocumentRoutes {
@@ -61,6 +73,22 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
         return apiPage({ ...factsFor(request, options), origin: `${options.scheme}://${host}` });
       }),
       '/docs/': moveTo('api-page', '../docs'),
+    },
+    forCaller: {
+      '/me': handle('me', async ({ authenticated }) => {
+        if (authenticated === undefined) throw new GatewayError('internal-error');
+        const { describeMe } = await import('./me.ts');
+        const { operations, publicBase, limits, today } = options;
+        const { caller } = authenticated;
+        return json(
+          describeMe(authenticated, {
+            operations: operations.map(({ name }) => name),
+            publicBase,
+            left: limits.left(caller),
+            today: today(caller.name),
+          }),
+        );
+      }),
     },
   };
 }

@@ -57,6 +57,12 @@ export const requestFields = {
     meaning: `The Last-Modified of your copy: ${validators.meaning} (RFC 9110 section 13.1.3).`,
     example: 'Sun, 01 Nov 2026 12:00:00 GMT',
   },
+  Prefer: {
+    name: 'Prefer',
+    meaning:
+      '`wait=5`: how many seconds you will wait at most (RFC 7240 section 4.3). It shortens how long the request may take and never lengthens it.',
+    example: 'wait=5',
+  },
   RequestId: {
     name: 'X-Request-ID',
     meaning:
@@ -93,6 +99,17 @@ export const responseFields = {
     meaning: 'How old the answer is, in seconds (RFC 9111 section 5.1).',
     example: '3',
   },
+  ServerTiming: {
+    name: 'Server-Timing',
+    meaning:
+      'Of an answer that did not come from memory: the part of the cache, and for how many milliseconds the request waited for its turn (`wait`) and for the upstream (`upstream`).',
+    example: 'cache;desc=miss, wait;dur=12, upstream;dur=84',
+  },
+  PreferenceApplied: {
+    name: 'Preference-Applied',
+    meaning: 'Your `Prefer: wait` has shortened how long the request might take.',
+    example: 'wait=5',
+  },
   ETag: {
     name: 'ETag',
     meaning: 'The version of the answer, for `If-None-Match`.',
@@ -102,6 +119,12 @@ export const responseFields = {
     name: 'Last-Modified',
     meaning: 'When the answer last changed, where the upstream says so.',
     example: 'Sun, 01 Nov 2026 12:00:00 GMT',
+  },
+  Link: {
+    name: 'Link',
+    meaning:
+      'Where to read on (RFC 8288), such as the next page. Every target leads to this gateway: relative ones count from the address of the request.',
+    example: '</api/analytics/posts/?page=2>; rel="next"',
   },
   CacheControl: {
     name: 'Cache-Control',

@@ -6,9 +6,11 @@
 import { usualBase } from '../edge/operation.ts';
 import { type Operation, segmentPattern, specifiedOperations } from '../operations.ts';
 import { version } from '../version.ts';
+import { meSchema } from './me.ts';
 import { type Field, requestFields, responseFields } from './message-fields.ts';
 import {
   answerResponses,
+  gatewayResponses,
   type OpenApiResponse,
   problemResponses,
   problemSchemas,
@@ -43,6 +45,12 @@ interface OpenApiOperation {
   readonly responses: Readonly<Record<string, OpenApiResponse | Reference>>;
 }
 
+interface OpenApiPath {
+  /** Where they are not those of the document. */
+  readonly servers?: OpenApiDocument['servers'];
+  readonly get: OpenApiOperation;
+}
+
 interface SecurityScheme {
   readonly type: 'http' | 'apiKey';
   readonly description: string;
@@ -62,7 +70,7 @@ export interface OpenApiDocument {
   };
   readonly servers: readonly { readonly url: string; readonly description: string }[];
   readonly security: readonly Readonly<Record<string, readonly never[]>>[];
-  readonly paths: Readonly<Record<string, { readonly get: OpenApiOperation }>>;
+  readonly paths: Readonly<Record<string, OpenApiPath>>;
   readonly components: {
     readonly securitySchemes: Readonly<Record<string, SecurityScheme>>;
     readonly parameters: Readonly<Record<string, OpenApiParameter>>;
@@ -102,18 +110,38 @@ export function describeApi({ operations, admitsAnonymous, bases = [usualBase] }
             description: `${workspaceOf(url)} The address is relative to that of this document.`,
           })),
     security: [...ways, ...(admitsAnonymous ? [{}] : [])],
-    paths: Object.fromEntries(
-      operations.map((operation) => [templateOf(operation.path), { get: describe(operation) }]),
-    ),
+    paths: {
+      ...Object.fromEntries(
+        operations.map((operation) => [templateOf(operation.path), { get: describe(operation) }]),
+      ),
+      [mePath]: me,
+    },
     components: {
       securitySchemes,
       parameters,
       headers: mapped(responseFields, headerOf),
       responses: problemResponses,
-      schemas: problemSchemas,
+      schemas: { Me: meSchema, ...problemSchemas },
     },
   };
 }
+
+/** The path that is below no base address. */
+const mePath = '/me';
+
+const me: OpenApiPath = {
+  servers: [
+    { url: '/', description: 'Not below a base address: the address is relative to that of this document.' },
+  ],
+  get: {
+    operationId: 'me',
+    summary: 'What the gateway knows of the caller that asks',
+    description:
+      'Its name, when its credential ends, what it may do and where, what is left of its limits. Answered without the upstream; it does not count for the limits.',
+    parameters: [],
+    responses: gatewayResponses({ $ref: '#/components/schemas/Me' }, [401, 403, 429]),
+  },
+};
 
 function workspaceOf(base: string): string {
   const [, workspace] = /^\/w\/([^/]+)\//.exec(base) ?? [];

@@ -80,6 +80,23 @@ export function answerResponses(isSpecified: boolean): Record<string, OpenApiRes
   };
 }
 
+/** The replies of what the gateway answers itself. @param statuses of problems that it may answer with besides */
+export function gatewayResponses(
+  schema: Schema,
+  statuses: readonly number[],
+): Record<string, OpenApiResponse | Reference> {
+  const problem = (name: string): Reference => ({ $ref: `#/components/responses/${name}` });
+  return {
+    200: {
+      description: 'As described.',
+      headers: headersOf('every reply'),
+      content: { 'application/json': { schema } },
+    },
+    ...Object.fromEntries(statuses.map((status) => [status, problem(`Problem${status}`)])),
+    default: problem('Other'),
+  };
+}
+
 /** `Problem<status>` for each status of a problem that a GET may get, and `Other`. */
 export const problemResponses: Readonly<Record<string, OpenApiResponse>> = {
   ...Object.fromEntries(statuses().map((status) => [`Problem${status}`, problemResponse(status)])),

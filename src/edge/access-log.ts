@@ -3,10 +3,11 @@
 import { GatewayError } from '../errors.ts';
 import { toHundredths } from '../exchange/durations.ts';
 import { andThen, type Layer } from '../exchange/layer.ts';
-import type { CacheOutcome, Trace } from '../exchange/trace.ts';
+import type { Trace } from '../exchange/trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { logMembers, shownCause, shownLibraryText } from './log-members.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from './refusal-fields.ts';
+import { cacheWord } from './reply-fields.ts';
 
 /** A request's line. Members that do not apply are left out. */
 export interface AccessLine {
@@ -18,6 +19,8 @@ export interface AccessLine {
   readonly subject: string | undefined;
   readonly by: string | undefined;
   readonly note: string | undefined;
+  /** The code of the problem that a caller without `enforce` was spared. */
+  readonly would: string | undefined;
   readonly method: string;
   /** Left out for the unnamed workspace. */
   readonly workspace: string | undefined;
@@ -75,6 +78,7 @@ function lineOf(
     subject: trace.subject === undefined ? undefined : String(logMembers.subject.show(trace.subject)),
     by: trace.authenticatedBy,
     note: trace.note,
+    would: trace.would,
     method: request.method,
     workspace: trace.workspace,
     operation: trace.operation,
@@ -86,7 +90,7 @@ function lineOf(
       failure instanceof GatewayError && failure.status < 500
         ? fieldsOfRefusedRequest(failure, request, isSecret)
         : undefined,
-    cache: outcomeOf(trace.cache),
+    cache: cacheWord(trace.cache),
     attempts: trace.attempts,
     upstreamStatus: trace.upstreamStatus,
     generation: trace.generation,
@@ -95,16 +99,6 @@ function lineOf(
     upstreamMs: toHundredths(trace.upstreamMs),
     totalMs: toHundredths(performance.now() - trace.startedMs),
   };
-}
-
-/** The cache's part in one word. */
-function outcomeOf(cache: CacheOutcome | undefined): string | undefined {
-  if (cache === undefined) return undefined;
-  if (cache.detail !== undefined) return cache.detail;
-  if (cache.hit) return 'hit';
-  if (cache.collapsed === true) return 'joined';
-  if (cache.forwardStatus === 304) return 'revalidated';
-  return cache.forwarded === 'bypass' || cache.forwarded === 'request' ? cache.forwarded : 'miss';
 }
 
 function reasonOf(failure: Error): string {

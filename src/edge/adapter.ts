@@ -12,6 +12,7 @@ import { Trace } from '../exchange/trace.ts';
 import { connectionFields } from '../http/header-table.ts';
 import { awaitReply } from './half-close.ts';
 import { InboundRequest, type Reply } from './inbound.ts';
+import type { FindPeer } from './peer.ts';
 import { isLastBegun } from './pipelining.ts';
 import { writeFault, writeResponse } from './write-response.ts';
 
@@ -30,6 +31,7 @@ export interface Answering {
   readonly endsConnection: () => boolean;
   /** Something failed that the layers did not render. */
   readonly onFault: (error: unknown) => void;
+  readonly findPeer: FindPeer;
 }
 
 /**
@@ -40,7 +42,7 @@ export interface Answering {
  */
 export function answerThrough(
   handler: Handler<InboundRequest, Reply>,
-  { endsConnection, onFault }: Answering,
+  { endsConnection, onFault, findPeer }: Answering,
 ): (incoming: IncomingMessage, outgoing: ServerResponse) => Eventually<void> {
   const fail = (outgoing: ServerResponse, error: unknown): void => {
     onFault(error);
@@ -56,7 +58,7 @@ export function answerThrough(
     }
   };
   return (incoming, outgoing) => {
-    const request = new InboundRequest(incoming, outgoing);
+    const request = new InboundRequest(incoming, outgoing, findPeer);
     let reply: Eventually<Reply>;
     try {
       reply = handler(request, new Trace(performance.now()));

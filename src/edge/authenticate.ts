@@ -6,8 +6,9 @@ import type { Authenticator } from '../callers/authenticator.ts';
 import type { Authenticated } from '../callers/caller.ts';
 import { holdsCredential, leastCharacters } from '../callers/credential.ts';
 import { type CallerLimits, rateLimitFields } from '../callers/limit.ts';
-import { GatewayError } from '../errors.ts';
+import { GatewayError, type ProblemCode } from '../errors.ts';
 import { andThen, type Layer } from '../exchange/layer.ts';
+import type { Trace } from '../exchange/trace.ts';
 import { CallerLeft } from './caller-context.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
@@ -53,8 +54,10 @@ export function authenticate(
     function authenticate(request, trace) {
       const found = authenticator.authenticate(request);
       const known = found instanceof Promise ? Login.verified(request, found) : found;
-      return andThen(known, ({ caller, by, subject, note }: Authenticated) => {
+      return andThen(known, (authenticated: Authenticated) => {
+        const { caller, by, subject, note } = authenticated;
         request.caller = caller;
+        request.authenticated = authenticated;
         trace.caller = caller.name;
         trace.authenticatedBy = by;
         trace.subject = subject;
@@ -86,9 +89,20 @@ export function limitCaller(limits: CallerLimits): Layer<InboundRequest, Reply> 
       const fields = rateLimitFields(spent);
       request.setHeader('ratelimit', fields.ratelimit);
       request.setHeader('ratelimit-policy', fields['ratelimit-policy']);
-      if (!spent.ok) throw new GatewayError('caller-rate-limited', { retryAfterMs: spent.retryAfterMs });
+      if (!spent.ok && !wouldRefuse('caller-rate-limited', request, trace))
+        throw new GatewayError('caller-rate-limited', { retryAfterMs: spent.retryAfterMs });
       return next(request, trace);
     };
+}
+
+/**
+ * Whether what is about to be refused passes, because the callers file does not enforce this caller's rules yet. The first
+ * rule that would have refused the request is noted: with `enforce` no other would have seen it.
+ */
+export function wouldRefuse(code: ProblemCode, { caller }: InboundRequest, trace: Trace): boolean {
+  if (caller === undefined || caller.enforce) return false;
+  trace.would ??= code;
+  return true;
 }
 
 export interface CredentialSearch {

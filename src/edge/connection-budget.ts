@@ -197,7 +197,21 @@ export function readMemory(): Memory {
  * cache, bodies in flight and replies that callers are reading. A heap that is full ends the process as well, and about
  * half of what a connection holds is there.
  */
-export function connectionBytesWithin({ totalBytes, limitBytes, heapBytes }: Memory): number {
-  const memoryBytes = limitBytes > 0 ? Math.min(totalBytes, limitBytes) : totalBytes;
-  return Math.floor(Math.min(memoryBytes, 2 * heapBytes) / 4);
+export function connectionBytesWithin(memory: Memory): number {
+  return Math.floor(Math.min(memoryBytes(memory), 2 * memory.heapBytes) / 4);
+}
+
+/** Answers in flight, and replies that callers have not read, hold no more than this each. */
+const mostBodyBytes = 64 * 2 ** 20;
+
+/**
+ * How much of the memory answers in flight may hold, and as much replies that are not read: a sixteenth where that is less.
+ * Of large answers as much again lies dead for a while, for V8 collects late what is outside its heap.
+ */
+export function bodyBytesWithin(memory: Memory): number {
+  return Math.min(mostBodyBytes, Math.floor(memoryBytes(memory) / 16));
+}
+
+function memoryBytes({ totalBytes, limitBytes }: Memory): number {
+  return limitBytes > 0 ? Math.min(totalBytes, limitBytes) : totalBytes;
 }

@@ -34,11 +34,11 @@ const queuedBytes = 4 * 1_024;
 /** A head does not grow beyond this: Node refuses it. */
 export const maxHeaderBytes = 16 * 1_024;
 
-/** So many connections may hold more than was measured of them, a read or a reply each, and such replies so much. */
+/** All that have moved are measured once these are so many, or so many bytes of replies were handed to them. */
 const mostUnmeasured = 64;
 const mostUnmeasuredBytes = 4 * 2 ** 20;
 const measureMs = 100;
-/** Of a handshake nothing is seen but how much has come: a thousand greetings of 128 KiB come in this many ms or more. */
+/** How often handshakes are measured, of which only the bytes are seen: a thousand greetings of 128 KiB take longer. */
 const measureTlsMs = 20;
 
 /** What one idle connection is priced at. */
@@ -74,7 +74,7 @@ export function countForCaller(outgoing: ServedResponse): void {
   outgoing[countedForCaller] = true;
 }
 
-/** Says whether it is still being found out who asks: until then the request does not keep its connection. */
+/** Says whether the caller is known: until then the request does not keep its connection. */
 export function noteCallerKnown(outgoing: ServedResponse, isKnown: boolean): void {
   outgoing[callerUnknown] = !isKnown;
   (outgoing.req.socket as ServedSocket)[watched]?.measureLater();
@@ -116,7 +116,7 @@ class WatchedConnection implements BudgetedConnection {
   #readBytes = 0;
   /** Where the last read began. */
   #readFrom = 0;
-  /** Where the read began that had the end of the last whole head: at most so much is a head that has not ended. */
+  /** Where the read began in which the last whole head ended: a head that has not ended holds at most what came since. */
   #headFrom = 0;
   /** The same of the first request whose reply is awaited. */
   #askedFrom = 0;
@@ -241,7 +241,7 @@ class Connections {
     this.#shaking.delete(accepted);
   }
 
-  /** What no movement tells of. */
+  /** A handshake tells nothing of what moves on it. */
   measureShaking(): void {
     for (const connection of this.#shaking.values()) connection.measureLater();
   }

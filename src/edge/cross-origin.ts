@@ -8,8 +8,8 @@
 
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../exchange/layer.ts';
+import { isHostAllowed } from '../http/address.ts';
 import { readByPages, sentByPages } from '../http/header-table.ts';
-import { isHostAllowed } from '../http/host.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { listed, securityFields, viaField } from './reply-fields.ts';
 

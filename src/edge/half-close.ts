@@ -29,11 +29,11 @@ export function bytesBegun(outgoing: Response): number {
 }
 
 /** Call when a caller has ended its sending side; once more does nothing. */
-export function probeCaller(socket: ReplyingSocket): void {
+export function pokeCaller(socket: ReplyingSocket): void {
   const reply = socket._httpMessage;
   if (reply?.[begun] !== 0) return;
   // Its next reply is awaited just so.
-  reply.once('close', () => probeCaller(socket));
+  reply.once('close', () => pokeCaller(socket));
   sendNextByte(socket, reply, firstPauseMs);
 }
 

@@ -2,13 +2,14 @@
 
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Caller } from '../callers/caller.ts';
+import type { Authenticated, Caller } from '../callers/caller.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
 import { fieldValue, ownField } from '../http/fields.ts';
 import type { Payload } from '../http/payload.ts';
 import type { OperationMatch } from '../operations.ts';
 import { countForCaller, countForConnection, noteCallerKnown, resetConnection } from './connections.ts';
+import type { FindPeer } from './peer.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
 export type Fields = readonly string[];
@@ -46,6 +47,7 @@ export class InboundRequest {
   readonly headers: IncomingHttpHeaders;
   /** Names and values in turn, as they came: repeated fields are only seen here. */
   readonly rawHeaders: readonly string[];
+  /** The other end of the connection; `undefined` on a Unix socket. */
   readonly remoteAddress: string | undefined;
   /** Fields of this one reply, whatever it will be: set by the layers, merged when it is written. */
   readonly replyHeaders: string[] = [];
@@ -53,13 +55,17 @@ export class InboundRequest {
   cacheFields: Fields = none;
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
+  /** How it was recognised: set with it. */
+  authenticated: Authenticated | undefined = undefined;
   /** Both are set by the layer `selectOperation`. */
   workspace: EdgeWorkspace | undefined = undefined;
   match: OperationMatch | undefined = undefined;
   readonly #outgoing: ServerResponse;
   readonly #socket: Socket;
 
-  constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
+  readonly #findPeer: FindPeer;
+
+  constructor(incoming: IncomingMessage, outgoing: ServerResponse, findPeer: FindPeer) {
     this.method = incoming.method ?? '';
     this.target = incoming.url ?? '';
     const question = this.target.indexOf('?');
@@ -70,6 +76,12 @@ export class InboundRequest {
     this.remoteAddress = incoming.socket.remoteAddress;
     this.#outgoing = outgoing;
     this.#socket = incoming.socket;
+    this.#findPeer = findPeer;
+  }
+
+  /** Who sent the request, as far as TRUSTED_PROXIES are believed: for the log and the limit of failures alone. */
+  get peer(): string | undefined {
+    return this.#findPeer(this.remoteAddress, this.rawHeaders);
   }
 
   /** Sets a field of the reply, whatever it will be; the last value of a name holds. */
@@ -78,6 +90,12 @@ export class InboundRequest {
     const at = replyHeaders.indexOf(name);
     if (at !== -1 && at % 2 === 0) replyHeaders[at + 1] = value;
     else replyHeaders.push(name, value);
+  }
+
+  /** A field of this reply that a layer has set. */
+  replyHeader(name: string): string | undefined {
+    const at = this.replyHeaders.indexOf(name);
+    return at === -1 ? undefined : this.replyHeaders[at + 1];
   }
 
   /** A field's value; the lines of a repeated one joined by commas, as Node does for all but singular fields. */
@@ -96,7 +114,7 @@ export class InboundRequest {
     resetConnection(this.#socket);
   }
 
-  /** Whether it is still being found out who asks. */
+  /** Says whether the caller is known. */
   noteCallerKnown(isKnown: boolean): void {
     noteCallerKnown(this.#outgoing, isKnown);
   }

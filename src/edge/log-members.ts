@@ -5,7 +5,7 @@
  */
 import { METHODS } from 'node:http';
 import { isIP } from 'node:net';
-import { hostName } from '../http/host.ts';
+import { hostName } from '../http/address.ts';
 
 /**
  * Whose text a member is. `operator`: of settings and files of the gateway. `issuer`: of who signs company logins.
@@ -136,7 +136,7 @@ function matching(grammar: RegExp): (value: unknown) => string {
   };
 }
 
-function of(author: Author, grammar: string, show: (text: string) => unknown): LogMember {
+function textOf(author: Author, grammar: string, show: (text: string) => unknown): LogMember {
   return { author, grammar, show: (value) => show(String(value)) };
 }
 
@@ -160,26 +160,26 @@ const fault: LogMember = {
 /** Every member that a line of the log may have, but for `level`, `time` and `msg`, which pino writes. */
 export const logMembers = {
   // What a caller sent.
-  requestId: of('caller', '1 to 128 of A-Z a-z 0-9 . _ ~ : + / = -', matching(requestIdGrammar)),
-  traceId: of('caller', '32 hexadecimal digits', matching(/^[0-9a-f]{32}$/)),
-  method: of('caller', 'a method that Node knows', (text) =>
+  requestId: textOf('caller', '1 to 128 of A-Z a-z 0-9 . _ ~ : + / = -', matching(requestIdGrammar)),
+  traceId: textOf('caller', '32 hexadecimal digits', matching(/^[0-9a-f]{32}$/)),
+  method: textOf('caller', 'a method that Node knows', (text) =>
     METHODS.includes(text) ? text : malformed(text),
   ),
-  peer: of('caller', 'an IP address', (text) => (isIP(text) === 0 ? malformed(text) : text)),
-  path: of(
+  peer: textOf('caller', 'an IP address', (text) => (isIP(text) === 0 ? malformed(text) : text)),
+  path: textOf(
     'caller',
     'segments of A-Z a-z 0-9 . _ ~ -, cut after 200 characters; of CONNECT host:port',
     shownPath,
   ),
-  host: of('caller', 'a host name or IP address, and a port', shownHost),
-  origin: of('caller', 'scheme://host:port, or null', shownOrigin),
-  subject: of(
+  host: textOf('caller', 'a host name or IP address, and a port', shownHost),
+  origin: textOf('caller', 'scheme://host:port, or null', shownOrigin),
+  subject: textOf(
     'issuer',
     'up to 200 characters, none of them a control',
     matching(/^[^\p{C}\u2028\u2029]{1,200}$/u),
   ),
   // What Node, a library or a server said.
-  code: of('library', 'up to 64 of A-Z a-z 0-9 _ -', matching(word)),
+  code: textOf('library', 'up to 64 of A-Z a-z 0-9 _ -', matching(word)),
   cause: { author: 'library', grammar: 'kind and message without what it quotes', show: shownCause },
   parts: {
     author: 'library',
@@ -191,20 +191,30 @@ export const logMembers = {
   // What the operator wrote.
   problems: { author: 'operator', grammar: 'places in the callers file, and our own words', show: itself },
   source: { author: 'operator', grammar: 'the kind and place of a key store', show: itself },
+  names: { author: 'operator', grammar: 'names of the callers file', show: itself },
   ...{ caller: name, token: name, workspace: name, workspaces: name, operation: name },
-  ...{ url: address, adminUrl: address, address },
+  ...{ url: address, adminUrl: address, proxy: address, address },
   // What the gateway says.
   ...{
     by: words,
     field: words,
     note: words,
+    would: words,
     problem: words,
     reason: words,
     cache: words,
     gate: words,
     kind: words,
   },
-  ...{ from: words, to: words, lastFailure: words, version: words, fingerprint: words, validTo: words },
+  ...{
+    from: words,
+    to: words,
+    lastFailure: words,
+    first: words,
+    version: words,
+    fingerprint: words,
+    validTo: words,
+  },
   ...{ status: figure, attempts: figure, upstreamStatus: figure, generation: figure, stored: figure },
   ...{ waitedMs: figure, upstreamMs: figure, totalMs: figure, closedForMs: figure, statedWaitMs: figure },
   ...{ perSecond: figure, waiting: figure, started: figure, finished: figure, aborted: figure },

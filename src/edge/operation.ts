@@ -3,7 +3,7 @@ import { type Caller, isGranted, unnamedWorkspace } from '../callers/caller.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../exchange/layer.ts';
 import { matchOperations, type Operation, problemOfQuery } from '../operations.ts';
-import type { HoldsCredential } from './authenticate.ts';
+import { type HoldsCredential, wouldRefuse } from './authenticate.ts';
 import type { EdgeWorkspace, InboundRequest, Reply } from './inbound.ts';
 import { announcesBody } from './request-head.ts';
 
@@ -48,7 +48,9 @@ export function selectOperation({
       if (request.target.length > maxTargetBytes) throw new GatewayError('uri-too-long');
       const { caller, path } = request;
       const base = baseOf(path);
-      const workspace = caller === undefined ? undefined : workspaceOf(base?.name, caller, workspaces);
+      let workspace = caller === undefined ? undefined : workspaceOf(base?.name, caller, workspaces);
+      if (workspace === undefined && base?.name && wouldRefuse('caller-forbidden', request, trace))
+        workspace = workspaces.get(base.name);
       // Nothing is looked up in a workspace that is not granted.
       const match =
         base === undefined || workspace === undefined ? undefined : matchPath(path.slice(base.end));
@@ -65,9 +67,8 @@ export function selectOperation({
       if (announcesBody(request.headers)) throw invalid('A read has no body.', { connection: 'close' });
       const problem = problemOfQuery(request.query);
       if (problem !== undefined) throw invalid(problem);
-      if (!isGranted(caller, match.operation.name)) {
-        throw forbidden(match.operation.name);
-      }
+      const { name } = match.operation;
+      if (!isGranted(caller, name) && !wouldRefuse('caller-forbidden', request, trace)) throw forbidden(name);
       request.match = match;
       return next(request, trace);
     };
@@ -163,11 +164,13 @@ export function baseOf(path: string): BaseMatch | undefined {
   return { name: path.slice(namedStart.length, slash), end: slash + usualBase.length };
 }
 
+/** The path of a workspace's base address. */
+export function baseOfWorkspace(name: string): string {
+  return name === unnamedWorkspace ? usualBase : `${namedStart}${name}${usualBase}`;
+}
+
 /** The paths of the base addresses that this caller may use, the usual one first. */
 export function basesOf({ workspaces, usualWorkspace }: Caller): readonly string[] {
   const named = [...workspaces].filter((name) => name !== unnamedWorkspace);
-  return [
-    ...(usualWorkspace === undefined ? [] : [usualBase]),
-    ...named.map((name) => `${namedStart}${name}${usualBase}`),
-  ];
+  return [...(usualWorkspace === undefined ? [] : [usualBase]), ...named.map(baseOfWorkspace)];
 }

@@ -74,16 +74,11 @@ export function refusalFields(
 /** The peer and path of a request that was refused with this problem, and its host or origin where that was refused. */
 export function fieldsOfRefusedRequest(
   { code }: GatewayError,
-  {
-    remoteAddress,
-    path,
-    headers,
-    rawHeaders,
-  }: Pick<InboundRequest, 'remoteAddress' | 'path' | 'headers' | 'rawHeaders'>,
+  { peer, path, headers, rawHeaders }: Pick<InboundRequest, 'peer' | 'path' | 'headers' | 'rawHeaders'>,
   isSecret: (text: string, path: string) => boolean,
 ): RefusalFields {
   const texts = {
-    peer: remoteAddress,
+    peer,
     target: path,
     host: code === 'host-not-allowed' ? headers.host : undefined,
     origin: code === 'origin-not-allowed' ? headers.origin : undefined,

@@ -3,7 +3,7 @@
  * body follows it.
  * Pure: no `this`, no I/O, no clock.
  */
-import { hostName } from '../http/host.ts';
+import { hostName } from '../http/address.ts';
 
 /** What Node's parser has made of a request's head. */
 export interface ParsedHead {

@@ -15,8 +15,9 @@ import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
-import { probeCaller } from './half-close.ts';
-import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
+import { pokeCaller } from './half-close.ts';
+import { type FindPeer, findPeerBehind } from './peer.ts';
+import { countBegun, isOverfull, losesRest } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import {
   announcesBody,
@@ -26,6 +27,12 @@ import {
   requestTarget,
 } from './request-head.ts';
 import { endAndLinger, followConnections } from './shutdown.ts';
+
+/** What `clientError` gets of the parser. */
+interface ParserError extends NodeJS.ErrnoException {
+  readonly bytesParsed?: number;
+  readonly rawPacket?: Buffer<ArrayBuffer>;
+}
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -39,6 +46,8 @@ export interface ServerLimits {
   readonly isSecret: (text: string) => boolean;
   /** Whether the server is about to stop: what was sent before is answered, and the last reply ends its connection. */
   readonly isEnding: () => boolean;
+  /** Left out: the other end of the connection is the peer. */
+  readonly findPeer?: FindPeer;
   /** With it, the listener speaks TLS and nothing else. */
   readonly certificate?: CertificatePair | undefined;
 }
@@ -104,7 +113,7 @@ export function createHttpServer(
   // A caller that has ended its sending side may still read.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   const begun = limits.certificate === undefined ? 'connection' : 'secureConnection';
-  server.on(begun, (socket: Socket) => socket.on('end', () => probeCaller(socket)));
+  server.on(begun, (socket: Socket) => socket.on('end', () => pokeCaller(socket)));
   followConnections(server, limits.certificate !== undefined);
   // No caller is asked to go on and send a body: reads have none.
   server.on('checkContinue', listener);
@@ -128,7 +137,7 @@ export function replaceCertificate(server: Server, certificate: CertificatePair)
 }
 
 function secureOptions({ cert, key }: CertificatePair): SecureContextOptions {
-  // Who could ask for another handshake (TLS 1.2) could make OpenSSL keep another 128 KiB, which no count of bytes shows.
+  // A caller that may ask for another handshake (TLS 1.2) makes OpenSSL keep another 128 KiB, which no count of bytes shows.
   return { cert, key, minVersion: minTlsVersion, secureOptions: constants.SSL_OP_NO_RENEGOTIATION };
 }
 
@@ -137,6 +146,7 @@ class Intake {
   readonly #answer: RequestListener;
   readonly #isSecret: ServerLimits['isSecret'];
   readonly #isEnding: ServerLimits['isEnding'];
+  readonly #findPeer: FindPeer;
   readonly #events: ServerEvents;
   /** Connections whose last request has come. */
   readonly #ending = new WeakSet<Duplex>();
@@ -145,12 +155,13 @@ class Intake {
 
   constructor(
     answer: RequestListener,
-    { isSecret, isEnding }: Pick<ServerLimits, 'isSecret' | 'isEnding'>,
+    { isSecret, isEnding, findPeer }: Pick<ServerLimits, 'isSecret' | 'isEnding' | 'findPeer'>,
     events: ServerEvents,
   ) {
     this.#answer = answer;
     this.#isSecret = isSecret;
     this.#isEnding = isEnding;
+    this.#findPeer = findPeer ?? findPeerBehind([]);
     this.#events = events;
   }
 
@@ -179,13 +190,12 @@ class Intake {
   }
 
   refuseUnparsed(error: ParserError, socket: Socket): void {
-    if (holdPaused(error, socket)) return;
     if (brokenOff.has(error.code)) {
       socket.destroy();
       return;
     }
-    // A foul body belongs to a request that has its own answer, and its own line.
-    if (this.#ending.has(socket)) return;
+    // A foul body belongs to a request that has its own answer, and its own line; what is too much has none.
+    if (this.#ending.has(socket) || isOverfull(socket)) return;
     this.#ending.add(socket);
     const status = statusOfRefusal(error.code);
     this.#events.onRefused(describeUnparsed(status, error, socket, this.#isSecret));
@@ -223,7 +233,8 @@ class Intake {
   }
 
   #refusalFieldsOf({ socket, url = '', rawHeaders, headers: { host } }: IncomingMessage): RefusalFields {
-    const texts = { peer: socket.remoteAddress, target: url, host };
+    const peer = this.#findPeer(socket.remoteAddress, rawHeaders);
+    const texts = { peer, target: url, host };
     return refusalFields(texts, { isSecret: this.#isSecret, rawHeaders });
   }
 }

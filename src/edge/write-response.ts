@@ -42,7 +42,7 @@ export function writeResponse(
   endsConnection: boolean,
 ): void {
   const { status, common, body } = reply;
-  if (common !== undefined && body !== null && !endsConnection && goesOn(request, outgoing)) {
+  if (common !== undefined && body !== null && !endsConnection && keepsAlive(request, outgoing)) {
     outgoing.statusCode = status;
     (outgoing as WithHead)._header = headOf(reply, common, request);
   } else {
@@ -89,7 +89,7 @@ function hasField(fields: Fields, length: number, name: string): boolean {
 }
 
 /** Whether Node would say of this connection that it goes on. */
-function goesOn({ headers }: InboundRequest, outgoing: ServerResponse): boolean {
+function keepsAlive({ headers }: InboundRequest, outgoing: ServerResponse): boolean {
   return takesText && outgoing.shouldKeepAlive && headers.expect === undefined;
 }
 

@@ -43,6 +43,11 @@ export interface SignedRequest extends UpstreamRequest {
   readonly key: string;
   /** The key's generation, for the answer. */
   readonly generation: number;
+  /**
+   * Called with a whole answer, before it is handed up: gives the room of its body to others. Without it that is done at
+   * once, also where many answers still wait to be searched for the key.
+   */
+  readonly keepRoom?: (give: () => void) => void;
 }
 
 /** Compressed bodies, made in the background by the cache and counted in its bytes; the edge only picks. */

@@ -6,7 +6,7 @@
 /** One of those that share a bound. */
 export interface Holder {
   readonly held: number;
-  /** So much of it does not count against it. Without end below zero: it has no share at all, and gives way first. */
+  /** What it may hold before any counts against it; `-Infinity` for one without a share, which gives way first. */
   readonly own: number;
 }
 
@@ -29,7 +29,7 @@ export class FairShare<One extends Holder> {
     return held;
   }
 
-  /** Whether one may hold that much of the bound: it must fit beside what others hold without having more than it then has. */
+  /** Whether one may grow to this amount: it must fit beside the others, of whom none counts with more than it would have. */
   mayHold(one: Holder, amount: number, most: number): boolean {
     let held = amount;
     for (const other of this.#all) {

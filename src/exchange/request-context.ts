@@ -15,6 +15,14 @@ export interface Flow {
   readonly background: boolean;
 }
 
+/** In the name of a flow it stands between a caller's name, which has none, and what tells its people apart. */
+export const personSeparator = '/';
+
+/** The caller's name in that of a flow. */
+export function callerOfFlow(name: string): string {
+  return name.split(personSeparator, 1)[0] ?? name;
+}
+
 /** What tells flows apart: a caller's background refreshes are a flow of their own. */
 export function flowNameOf({ name, background }: Flow): string {
   return `${background ? '-' : '+'}${name}`;

@@ -60,6 +60,8 @@ export class Trace {
   authenticatedBy: string | undefined = undefined;
   /** What an operator may want to know of the caller, as that an older token is still in use. */
   note: string | undefined = undefined;
+  /** The problem that a rule of this caller, which is not enforced yet, would have made. */
+  would: string | undefined = undefined;
   /** The workspace's name, once the caller is known to be granted it; `undefined` for the unnamed one. */
   workspace: string | undefined = undefined;
   /** The operation's name, once matched. */

@@ -12,7 +12,7 @@ import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';
 import type { SharedGateSnapshot } from './gate-messages.ts';
-import { heartbeatMs, type Member, Membership } from './membership.ts';
+import { heartbeatMs, type Member, type MemberFigures, Membership } from './membership.ts';
 import { sealWithKey } from './sealing.ts';
 import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
 import { shareBuckets } from './shared-buckets.ts';
@@ -36,6 +36,8 @@ export interface FleetOptions extends StoreOptions {
   readonly host: string;
   readonly version: string;
   readonly startedAt: number;
+  /** What the others show of this gateway. */
+  figures?(): MemberFigures;
 }
 
 export interface FleetWorkspace {
@@ -93,7 +95,7 @@ export class FleetMember {
 
   /** Waits for nothing: the store may come later, or never. */
   constructor(options: FleetOptions) {
-    const { prefix, limitMs, host, version, startedAt } = options;
+    const { prefix, limitMs } = options;
     this.#options = options;
     this.#servers = openServers(options);
     this.#store = new SharedStore({
@@ -102,7 +104,7 @@ export class FleetMember {
         if (state === 'in use') void this.#membership.beat();
       },
     });
-    this.#membership = new Membership({ store: this.#store, host, version, startedAt });
+    this.#membership = new Membership({ ...options, store: this.#store });
     this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs).unref();
   }
 

@@ -3,6 +3,7 @@ import type { Flow } from '../exchange/request-context.ts';
 import type { GateRecord, Outcome, Permit } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
 import { type Announcement, type FlowKey, flowKey, parseFlow, type Report } from './gate-messages.ts';
+import type { KnownWindows, SharedWindows } from './shared-record.ts';
 
 /** All that waits is told so often, so that a lost message is made up for; changes are told at once. */
 const fullEveryMs = 100;
@@ -18,14 +19,19 @@ export class Follower<T extends Queued> {
   #ended: [number, Outcome][] = [];
   #throttled: [FlowKey, number, number][] = [];
   #sentBefore: number;
+  #alone: KnownWindows | undefined;
   readonly #reported = { number: 0, fullMs: Number.NEGATIVE_INFINITY, refusal: 0, wasEmpty: false };
   #seen = 0;
 
-  /** @param sentBefore attempts that this gateway has sent freely before the leader's first 429 */
+  /**
+   * @param sentBefore attempts that this gateway has sent freely before the leader's first 429
+   * @param alone what it has used of a told limit by itself
+   */
   constructor(
     own: OwnRequests<T>,
     { term, from }: Pick<Announcement, 'term' | 'from'>,
     sentBefore: number,
+    alone: KnownWindows | undefined,
     nowMs: number,
   ) {
     this.#own = own;
@@ -33,10 +39,12 @@ export class Follower<T extends Queued> {
     this.leader = from;
     this.heardMs = nowMs;
     this.#sentBefore = sentBefore;
+    this.#alone = alone;
   }
 
   hear({ turns, heard }: Pick<Announcement, 'turns' | 'heard'>, id: string, nowMs: number): void {
     this.heardMs = nowMs;
+    if ((heard[id] ?? 0) > 0) this.#alone = undefined;
     const knowsRefusals = (heard[id] ?? 0) >= this.#reported.refusal;
     for (const turn of turns[id] ?? []) {
       if (knowsRefusals) this.#turns.push(turn);
@@ -114,6 +122,7 @@ export class Follower<T extends Queued> {
       ...{ number: this.#reported.number, seen: this.#seen },
       ...{ isFull, waiting, inFlight: isFull ? [...this.#inFlight.values()] : [] },
       ...{ ended: this.#ended, throttled: this.#throttled, sentBefore: this.#sentBefore },
+      alone: this.#alone && writtenAt(this.#alone, nowMs),
     };
     this.#ended = [];
     this.#throttled = [];
@@ -124,7 +133,7 @@ export class Follower<T extends Queued> {
 
   /** One full report more tells that nothing waits any longer. */
   #hasNews(): boolean {
-    return !this.#reported.wasEmpty || !this.#isIdle() || this.#sentBefore > 0;
+    return !this.#reported.wasEmpty || !this.#isIdle() || this.#sentBefore > 0 || this.#alone !== undefined;
   }
 
   #isIdle(): boolean {
@@ -141,6 +150,11 @@ export class Follower<T extends Queued> {
     this.#seen = Math.max(this.#seen, number);
     this.#ended.push([number, 'unused']);
   }
+}
+
+function writtenAt({ windows: { ended, inFlight }, atMs }: KnownWindows, nowMs: number): SharedWindows {
+  const sinceMs = nowMs - atMs;
+  return { ended: ended.map((cells) => cells.map(([agoMs, count]) => [agoMs + sinceMs, count])), inFlight };
 }
 
 /** The requests that wait at this gateway, by flow. */

@@ -5,7 +5,14 @@
 
 import type { Flow } from '../exchange/request-context.ts';
 import type { Outcome } from '../gate/scheduler.ts';
-import { isWithin, longestMs, parseRecord, type SharedRecord } from './shared-record.ts';
+import {
+  isWithin,
+  longestMs,
+  parseRecord,
+  parseWindows,
+  type SharedRecord,
+  type SharedWindows,
+} from './shared-record.ts';
 
 /** A flow as text: what a turn is given to. */
 export type FlowKey = string;
@@ -47,6 +54,8 @@ export interface Report {
   readonly throttled: readonly (readonly [flow: FlowKey, agoMs: number, waitMs: number])[];
   /** Attempts that it had sent freely before it followed. */
   readonly sentBefore: number;
+  /** Of a told limit, what it has used by itself since it last heard of all; until the leader has heard it. */
+  readonly alone?: SharedWindows | undefined;
 }
 
 /** What is to be done with the lease in the store. */
@@ -163,7 +172,9 @@ function parseReport(value: Record<string, unknown>): Report | undefined {
     isListOf(value['inFlight'], isCount) &&
     isListOf(value['ended'], isEnded) &&
     isListOf(value['throttled'], isThrottled);
-  return isReport ? { ...(value as unknown as Report), isFull: value['isFull'] === true } : undefined;
+  if (!isReport) return undefined;
+  const alone = parseWindows(value['alone']);
+  return { ...(value as unknown as Report), isFull: value['isFull'] === true, alone };
 }
 
 function isOutcome(value: unknown): boolean {

@@ -2,14 +2,15 @@
 import { type GateRecord, openRecord, type Scheduler } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
 import {
+  addWindows,
   isStale,
   type KnownWindows,
   keptForMs,
   readRecord,
   readWindows,
   type SharedRecord,
+  type SharedWindows,
   scaleRecord,
-  type WindowUse,
   withCooldown,
   writeRecord,
   writeWindows,
@@ -23,16 +24,37 @@ export interface DatedRecord {
 
 const nothingUsed: KnownWindows = { windows: { ended: [], inFlight: 0 }, atMs: Number.NEGATIVE_INFINITY };
 
+/**
+ * For so long a new leader holds the part of a told limit that another gateway may have used by itself, until that one
+ * tells. Longer: more safety where it finds the store late; less use of the part of one that has died.
+ */
+const heldForMs = 5_000;
+
 export class KnownLimit<T extends Queued> {
   readonly #scheduler: Scheduler<T>;
   readonly #gateways: () => number;
   #known: DatedRecord | undefined;
   #windows: KnownWindows | undefined;
+  /** This gateway's part of a told limit when it last worked by itself. */
+  #part = 1;
+  /** As a leader: places that are held for each other gateway until it tells what it has used, and until when. */
+  #held: { readonly places: readonly number[]; readonly untilMs: number } | undefined;
+  #hasMet = false;
 
   /** @param gateways how many there are, this one included */
   constructor(scheduler: Scheduler<T>, gateways: () => number) {
     this.#scheduler = scheduler;
     this.#gateways = gateways;
+    this.#takePart();
+  }
+
+  /** Whether the store has been in use. */
+  get hasMet(): boolean {
+    return this.#hasMet;
+  }
+
+  meet(): void {
+    this.#hasMet = true;
   }
 
   /** Whether the operator has told a limit. */
@@ -61,14 +83,54 @@ export class KnownLimit<T extends Queued> {
   }
 
   /** A leader was heard, or its record was found where no gateway leads: later windows than those known count. */
-  hearWindows({ record: { windows }, atMs }: DatedRecord, use: WindowUse): void {
+  hearWindows({ record: { windows }, atMs }: DatedRecord, isFollower: boolean): void {
     if (windows === undefined || atMs <= (this.#windows ?? nothingUsed).atMs) return;
     this.#windows = { windows, atMs };
-    this.useWindows(use);
+    if (isFollower) this.#useWindows(1, true);
+    else this.#takePart();
   }
 
-  useWindows(use: WindowUse): void {
-    readWindows(this.#scheduler.windows, this.#windows ?? nothingUsed, use, this.#share);
+  /** What this gateway has used of a told limit since it last heard of all. */
+  usedAlone(nowMs: number): KnownWindows | undefined {
+    const { windows: own, underWay } = this.#scheduler;
+    const windows = writeWindows(own, underWay.length, nowMs, (this.#windows ?? nothingUsed).atMs);
+    return windows && { windows, atMs: nowMs };
+  }
+
+  /** As a leader: what another gateway tells that it has used by itself. */
+  hearUsed(used: SharedWindows, nowMs: number): void {
+    addWindows(this.#scheduler.windows, used, this.#held?.places ?? [], nowMs);
+  }
+
+  /** Those that have told nothing for so long have used nothing, or are gone. */
+  releaseHeld(nowMs: number): void {
+    if (this.#held === undefined || nowMs < this.#held.untilMs) return;
+    this.#held = undefined;
+    for (const window of this.#scheduler.windows) window.most = window.limit.most;
+  }
+
+  /** Until they tell what they have used by themselves, the parts of the others are not this leader's. */
+  #holdParts(nowMs: number): void {
+    const { windows, counts } = this.#scheduler;
+    const part = counts.sent === 0 ? this.#share : this.#part;
+    this.#useWindows(1);
+    const places = windows.map((window) => part * window.leftBy((this.#windows ?? nothingUsed).atMs, nowMs));
+    for (const [at, window] of windows.entries()) {
+      window.most -= (places[at] as number) * (Math.round(1 / part) - 1);
+    }
+    this.#held = { places, untilMs: nowMs + heldForMs };
+  }
+
+  /** The store is for several gateways: one that has never met it counts with one more. */
+  #takePart(): void {
+    this.#held = undefined;
+    this.#part = this.#hasMet ? this.#share : Math.min(this.#share, 1 / 2);
+    this.#useWindows(this.#part);
+  }
+
+  /** @param part this gateway's, of one */
+  #useWindows(part: number, isFollower = false): void {
+    readWindows(this.#scheduler.windows, this.#windows ?? nothingUsed, part, isFollower);
   }
 
   /** Another gateway's record. @param isForAll no gateway leads: this one may use it whole, and not its share alone */
@@ -83,7 +145,7 @@ export class KnownLimit<T extends Queued> {
     if (this.#known !== undefined && isStale(this.#known.record, nowMs - this.#known.atMs)) this.forget();
     if (kept !== undefined && kept.atMs > (this.#known?.atMs ?? 0)) this.#known = kept;
     if (this.#known !== undefined) this.#scheduler.record = this.#readClosed(this.#known, nowMs);
-    this.useWindows('lead');
+    this.#holdParts(nowMs);
   }
 
   /** @param share this gateway's, of the rate */
@@ -104,7 +166,7 @@ export class KnownLimit<T extends Queued> {
 
   /** Goes on with this gateway's share of what all together may send. */
   useShare(nowMs: number): void {
-    this.useWindows('alone');
+    this.#takePart();
     if (this.#known === undefined || this.#known.record.state === 'open') return;
     this.#scheduler.record = scaleRecord(this.#readClosed(this.#known, nowMs), this.#share);
   }

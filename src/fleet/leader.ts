@@ -48,6 +48,11 @@ export class Leader<T extends Queued> {
     return [...this.#gateways.values()].reduce((sum, { turns }) => sum + turns.size, 0);
   }
 
+  /** Whether it has reported already. */
+  knows(id: string): boolean {
+    return (this.#gateways.get(id)?.number ?? 0) > 0;
+  }
+
   give(request: RemoteRequest, permit: Permit): void {
     this.dropped(request);
     const gateway = this.#gateways.get(request.gateway);

@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { toTime } from '../exchange/durations.ts';
 import type { KeySealing } from './sealing.ts';
+import { isWithin } from './shared-record.ts';
 import type { SharedStore } from './store.ts';
 import { clockErrorMs } from './store-clock.ts';
 
@@ -14,7 +15,14 @@ export interface Member {
   readonly version: string;
   /** By that gateway's clock (ISO 8601). */
   readonly startedAt: string;
+  /** Null where it does not tell. */
+  readonly figures: MemberFigures | null;
 }
+
+/** What a gateway has done since its start, and how many requests wait there for the upstream. */
+export type MemberFigures = Readonly<Record<(typeof figureNames)[number], number>>;
+
+const figureNames = ['requests', 'attempts', 'waiting'] as const;
 
 /** A workspace of this gateway. */
 export interface MemberWorkspace {
@@ -29,6 +37,7 @@ export interface MembershipOptions {
   readonly host: string;
   readonly version: string;
   readonly startedAt: number;
+  figures?(): MemberFigures;
 }
 
 export const heartbeatMs = 1_000;
@@ -79,7 +88,8 @@ export class Membership {
       sealing()?.sealing.sign(`gateway ${this.id}`, time),
     ]);
     const { '': proof, ...named } = Object.fromEntries(proofs) as Record<string, string | undefined>;
-    const facts = JSON.stringify({ host, version, startedAt, proof, proofs: named });
+    const figures = this.#options.figures?.();
+    const facts = JSON.stringify({ host, version, startedAt, proof, proofs: named, figures });
     const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', '')];
     const heard = await store.run('heartbeat', [store.name('gateways')], values, ([ids, said]: Reply) =>
       ids.flatMap((id, index) => parseMember(id.toString(), said[index]) ?? []),
@@ -112,18 +122,26 @@ export class Membership {
 function parseMember(id: string, facts: Buffer | null | undefined): Heard | undefined {
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
-    const { host, version, startedAt, proof, proofs } = JSON.parse(facts.toString()) as Record<
-      string,
-      unknown
-    >;
+    const said = JSON.parse(facts.toString()) as Record<string, unknown>;
+    const { host, version, startedAt, proof, proofs, figures } = said;
     if (typeof host !== 'string' || typeof version !== 'string' || typeof startedAt !== 'number') {
       return undefined;
     }
     // Throws for a number that is no moment.
     const shown = { host: host.slice(0, 64), version: version.slice(0, 32), startedAt: toTime(startedAt) };
     const named = Object.entries((proofs ?? {}) as object).map(([name, one]) => [name, String(one)] as const);
-    return { member: { id, ...shown }, proofs: new Map([['', String(proof)], ...named]) };
+    return {
+      member: { id, ...shown, figures: parseFigures(figures) },
+      proofs: new Map([['', String(proof)], ...named]),
+    };
   } catch {
     return undefined;
   }
+}
+
+function parseFigures(value: unknown): MemberFigures | null {
+  const given = (value ?? {}) as Record<string, unknown>;
+  const figures = figureNames.map((name) => [name, given[name]] as const);
+  const areCounts = figures.every(([, one]) => isWithin(one, 0, Number.MAX_SAFE_INTEGER));
+  return areCounts ? (Object.fromEntries(figures) as MemberFigures) : null;
 }

@@ -16,6 +16,26 @@ function program(keyCount: number, text: string) {
   });
 }
 
+/**
+ * Gets what a gateway may have written. Another program may write hundreds of megabytes under our names: what is longer
+ * than ours are is not sent, for it would end each gateway that reads it.
+ */
+const get = `
+local function get(key, most)
+  return redis.call('STRLEN', key) <= most and redis.call('GET', key)
+end
+local function purge(key, what)
+  return redis.call('HSTRLEN', key, what) <= 64 and redis.call('HGET', key, what)
+end`;
+/** An answer of 1 MiB with its fields, sealed. */
+const answerBytes = 2 ** 21;
+/** Turns, leases and buckets, signed. */
+const lineBytes = 2 ** 10;
+/** What a gateway says of itself: for each workspace a signature. */
+const factsBytes = 2 ** 15;
+/** What is known at the gate, sealed. */
+const recordBytes = 2 ** 18;
+
 export const scripts = {
   /**
    * Looks for a read and takes its turn, if it is free. Ignores a turn without a TTL, or with one above ours: no gateway
@@ -28,12 +48,12 @@ export const scripts = {
    */
   look: program(
     4,
-    `
-local answer = redis.call('GET', KEYS[1])
-local purges = redis.call('HMGET', KEYS[4], '*', ARGV[3])
-local outcome = redis.call('GET', KEYS[3])
+    `${get}
+local answer = get(KEYS[1], ${answerBytes})
+local purges = {purge(KEYS[4], '*'), purge(KEYS[4], ARGV[3])}
+local outcome = get(KEYS[3], ${answerBytes})
 if outcome or (answer and ARGV[4] == '1') then return {answer, purges[1], purges[2], outcome, false} end
-local holder = redis.call('GET', KEYS[2])
+local holder = get(KEYS[2], ${lineBytes})
 if holder then
   local left = redis.call('PTTL', KEYS[2])
   if left > 0 and left <= tonumber(ARGV[2]) then return {answer, purges[1], purges[2], false, holder} end
@@ -73,7 +93,7 @@ return redis.call('PUBLISH', ARGV[2], ARGV[1] .. ' ' .. ARGV[3])`,
     `
 local id = ARGV[4]
 if id then
-  if (redis.call('HMGET', KEYS[1], ARGV[1])[1] or '') ~= ARGV[5] then return false end
+  if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[5] then return false end
 else
   local time = redis.call('TIME')
   id = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) .. '-' .. ARGV[2]
@@ -81,6 +101,15 @@ end
 redis.call('HSET', KEYS[1], ARGV[1], id)
 redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. id)
 return id`,
+  ),
+
+  /** Reads the ids of the last purges. Keys: the purges. Values: the names that may be purged. */
+  purges: program(
+    1,
+    `${get}
+local ids = {}
+for index = 1, #ARGV do ids[index] = purge(KEYS[1], ARGV[index]) end
+return ids`,
   ),
 
   /**
@@ -91,21 +120,26 @@ return id`,
    */
   heartbeat: program(
     1,
-    `
+    `${get}
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[1], ms, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ms - ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[3] * 10)
 redis.call('SET', ARGV[4] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
-local ids = redis.call('ZRANGE', KEYS[1], 0, 99)
-local facts = {}
-for index, id in ipairs(ids) do facts[index] = redis.call('GET', ARGV[4] .. id) end
+local ids, facts = {}, {}
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, 99)) do
+  if string.len(id) == string.len(ARGV[1]) then
+    table.insert(ids, id)
+    table.insert(facts, get(ARGV[4] .. id, ${factsBytes}))
+  end
+end
 return {ids, facts}`,
   ),
 
   /**
-   * Writes a caller's bucket where it still is as the gateway has seen it. What is no text was not written by a gateway.
+   * Writes a caller's bucket where it still is as the gateway has seen it. No gateway wrote what is no text,
+   * or a long one.
    *
    * Keys: the bucket. Values: as it was seen, or nothing; as it is to be; how long it is kept in ms.
    * Reply: the bucket as it is now.
@@ -114,7 +148,7 @@ return {ids, facts}`,
     1,
     `
 local kept = redis.pcall('GET', KEYS[1])
-if type(kept) == 'table' then
+if type(kept) == 'table' or (kept and string.len(kept) > ${lineBytes}) then
   redis.call('DEL', KEYS[1])
   kept = false
 end
@@ -135,8 +169,8 @@ return ARGV[2]`,
    */
   lease: program(
     2,
-    `
-local lease = redis.call('GET', KEYS[1])
+    `${get}
+local lease = get(KEYS[1], ${lineBytes})
 if lease then
   local left = redis.call('PTTL', KEYS[1])
   if left <= 0 or left > tonumber(ARGV[2]) or ARGV[3] == 'seize' then lease = false end
@@ -155,6 +189,6 @@ if ARGV[3] ~= 'look' and (not lease or string.sub(lease, 1, string.len(ARGV[1]))
   if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
   elseif ARGV[3] == 'release' then redis.call('DEL', KEYS[2]) end
 end
-return {lease, redis.call('GET', KEYS[2])}`,
+return {lease, get(KEYS[2], ${recordBytes})}`,
   ),
 };

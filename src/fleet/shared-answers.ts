@@ -23,7 +23,7 @@ import {
 } from './answer-codec.ts';
 import { KnownPurges } from './known-purges.ts';
 import type { KeySealing } from './sealing.ts';
-import { readWith, type SharedStore } from './store.ts';
+import type { SharedStore } from './store.ts';
 import { clockErrorMs } from './store-clock.ts';
 
 export interface SharedAnswersOptions {
@@ -207,10 +207,9 @@ export class SharedAnswers implements SharedReads {
   async comparePurges(): Promise<void> {
     await this.publishPurges();
     const { purgeable } = this.#options;
-    const purges = await this.#store.call(async (client) => {
-      const found = await client.hmGet(this.#store.name('purges'), [...purgeable]);
-      return readWith((ids) => parseIds(ids, purgeable), found);
-    });
+    const purges = await this.#store.run('purges', [this.#store.name('purges')], purgeable, (ids: unknown) =>
+      parseIds(ids, purgeable),
+    );
     if (purges === undefined) return;
     this.applyPurges(purges);
     for (const [what, said] of purges) {
@@ -331,11 +330,7 @@ function bodyBytes(publication: Publication): number {
 }
 
 /** @throws TypeError where these are not the ids that were asked for */
-function parseIds(ids: readonly unknown[], purgeable: readonly string[]): [what: string, id: string][] {
-  if (!Array.isArray(ids)) throw new TypeError('no list');
-  return purgeable.map((what, at) => {
-    const id = ids[at];
-    if (id !== null && typeof id !== 'string') throw new TypeError('no id');
-    return [what, id ?? ''];
-  });
+function parseIds(ids: unknown, purgeable: readonly string[]): [what: string, id: string][] {
+  if (!Array.isArray(ids) || ids.length !== purgeable.length) throw new TypeError('no list of ids');
+  return ids.map((id: unknown, at) => [purgeable[at] ?? '', Buffer.isBuffer(id) ? id.toString() : '']);
 }

@@ -3,6 +3,8 @@
  * there, so that no other program can empty it: what it could put back is an earlier state of theirs, which time has
  * filled at least as far as the last one.
  */
+import { LRUCache } from 'lru-cache';
+import { fullBucket, refill, untilFullMs } from '../callers/bucket.ts';
 import type { CallerLimit } from '../callers/caller.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
 import type { KeySealing, Sealing } from './sealing.ts';
@@ -18,6 +20,9 @@ interface StoredBucket {
   readonly atMs: number;
 }
 
+/** So many are remembered; of another the store is asked. */
+const maxKnown = 20_000;
+
 /** How often a gateway tries to write where others write at the same time. */
 const mostTries = 10;
 
@@ -27,10 +32,11 @@ export function shareBuckets(
   sealing: () => KeySealing | undefined,
 ): SharedBuckets {
   /** As they were last written or read, by their names in the store. */
-  const known = new Map<string, StoredBucket>();
+  const known = new LRUCache<string, StoredBucket>({ maxSize: maxKnown, sizeCalculation: () => 1 });
 
   async function take(keys: Sealing, caller: string, limit: CallerLimit, count: number) {
-    const name = keys.nameOf(`caller ${caller}`);
+    const window = limit.windowMs === undefined ? '' : ` ${limit.windowMs}`;
+    const name = keys.nameOf(`caller ${caller}${window}`);
     let seen = known.get(name);
     let text = seen?.text ?? '';
     for (let tries = 0; tries < mostTries; tries += 1) {
@@ -39,7 +45,7 @@ export function shareBuckets(
       // The store's clock was set back: time would fill nothing until it is there again.
       if (seen !== undefined && seen.atMs > nowMs + clockErrorMs) seen = undefined;
       const next = signed(keys, name, drawn(seen, limit, count, nowMs));
-      const keptMs = String(Math.ceil(((limit.burst - next.level) * 1_000) / limit.perSecond) + 1_000);
+      const keptMs = String(Math.ceil(untilFullMs(next, limit)) + 1_000);
       const found = await store.run(
         'bucket',
         [store.name('limit', name)],
@@ -73,13 +79,13 @@ export function shareBuckets(
 /** A bucket that was not seen before is full. */
 function drawn(
   seen: StoredBucket | undefined,
-  { perSecond, burst }: CallerLimit,
+  limit: CallerLimit,
   count: number,
   nowMs: number,
 ): Omit<StoredBucket, 'text'> {
-  const elapsedMs = seen === undefined ? 0 : Math.max(nowMs - seen.atMs, 0);
-  const filled = Math.min((seen?.level ?? burst) + (elapsedMs * perSecond) / 1_000, burst);
-  return { level: filled - count, atMs: Math.max(nowMs, seen?.atMs ?? 0) };
+  const bucket = seen === undefined ? fullBucket(limit, nowMs) : { level: seen.level, atMs: seen.atMs };
+  refill(bucket, limit, Math.max(nowMs, bucket.atMs));
+  return { level: bucket.level - count, atMs: bucket.atMs };
 }
 
 function signed(keys: Sealing, name: string, { level, atMs }: Omit<StoredBucket, 'text'>): StoredBucket {

@@ -2,14 +2,14 @@
  * The gate's record as it travels between gateways: plain numbers, whose times are counted from the moment of writing.
  * Pure: times come in.
  */
-import { settledDown } from '../gate/pacer.ts';
-import { type GateRecord, learned, openRecord } from '../gate/scheduler.ts';
+import { settleDown } from '../gate/pacer.ts';
+import { type GateRecord, learnRate, openRecord } from '../gate/scheduler.ts';
 import { tuning } from '../gate/tuning.ts';
 import type { GateState } from '../gate/types.ts';
-import type { ToldWindow } from '../gate/window-limits.ts';
+import type { Cell, ToldWindow } from '../gate/window-limits.ts';
 
-const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'probeIntervalMs'] as const;
-const spans = ['closedForMs', 'statedForMs', 'probeInMs'] as const;
+const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'exploreIntervalMs'] as const;
+const spans = ['closedForMs', 'statedForMs', 'exploreInMs'] as const;
 
 export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof spans)[number], number>> & {
   readonly state: GateState;
@@ -23,7 +23,7 @@ export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof sp
 
 /** @param sent attempts so far: what the 429s of a cooldown tell is told at once */
 export function writeRecord(record: GateRecord, sent: number, nowMs: number): SharedRecord {
-  const plain = record.state === 'closed' ? learned(record, sent) : settledDown(record, nowMs);
+  const plain = record.state === 'closed' ? learnRate(record, sent) : settleDown(record, nowMs);
   return {
     ...pick(amounts, (name) => plain[name]),
     state: record.state,
@@ -32,7 +32,7 @@ export function writeRecord(record: GateRecord, sent: number, nowMs: number): Sh
     levelInMs: plain.levelMs - nowMs,
     closedForMs: Math.max(plain.closedUntilMs - nowMs, 0),
     statedForMs: Math.max(plain.statedUntilMs - nowMs, 0),
-    probeInMs: Math.max(plain.probeMs - nowMs, 0),
+    exploreInMs: Math.max(plain.exploreMs - nowMs, 0),
   };
 }
 
@@ -44,14 +44,14 @@ export function writeRecord(record: GateRecord, sent: number, nowMs: number): Sh
  */
 export function readRecord(shared: SharedRecord, sent: number, writtenMs: number, nowMs: number): GateRecord {
   if (shared.state === 'open') return openRecord;
-  const { closedForMs, statedForMs, probeInMs, levelInMs, windows: _, ...same } = shared;
+  const { closedForMs, statedForMs, exploreInMs, levelInMs, windows: _, ...same } = shared;
   return {
     ...openRecord,
     ...same,
     levelMs: writtenMs + levelInMs,
     closedUntilMs: writtenMs + closedForMs,
     statedUntilMs: statedForMs > 0 ? writtenMs + statedForMs : 0,
-    probeMs: writtenMs + probeInMs,
+    exploreMs: writtenMs + exploreInMs,
     emptyMs: nowMs,
     closedMs: nowMs,
     marks: [{ atMs: nowMs, sent }],
@@ -126,49 +126,84 @@ export interface KnownWindows {
   readonly atMs: number;
 }
 
-/** What becomes of it: another gateway decides, or this one for all, or this one for its share alone. */
-export type WindowUse = 'follow' | 'lead' | 'alone';
-
 /** Windows from here on outlive the process. */
 const longWindowMs = 3_600_000;
 const mostWindows = 16;
 const mostCells = 256;
 
-/** `undefined` where no limit is told. */
+/** What has ended since, and what has not. `undefined` where no limit is told. */
 export function writeWindows(
   windows: readonly ToldWindow[],
   inFlight: number,
   nowMs: number,
+  sinceMs = Number.NEGATIVE_INFINITY,
 ): SharedWindows | undefined {
   if (windows.length === 0) return undefined;
   const ended = windows.map(({ cells }) =>
-    cells.map(({ lastMs, count }) => [Math.max(nowMs - lastMs, 0), count] as const),
+    cells
+      .filter(({ lastMs }) => lastMs > sinceMs)
+      .map(({ lastMs, count }) => [Math.max(nowMs - lastMs, 0), count] as const),
   );
   return { ended, inFlight };
 }
 
-/** Goes on from what was known of all, and what this gateway has sent since. @param share this gateway's, of one */
+/**
+ * Goes on from what was known of all, and what this gateway has sent since.
+ *
+ * @param part this gateway's, of one
+ * @param isFollower its own attempts are among those in flight
+ */
 export function readWindows(
   windows: readonly ToldWindow[],
   { windows: { ended, inFlight }, atMs }: KnownWindows,
-  use: WindowUse,
-  share: number,
+  part: number,
+  isFollower: boolean,
 ): void {
-  const part = use === 'alone' ? share : 1;
-  // A follower's own are among those in flight. What the others have sent by themselves is not known: as much as this one.
-  const [flying, times] = [use === 'follow' ? 0 : inFlight, use === 'lead' ? 1 / share : 1];
   for (const [place, window] of windows.entries()) {
-    const known = [...(ended[place] ?? []), [0, flying] as const].map(([agoMs, count]) => {
-      const lastMs = atMs - agoMs;
-      return { firstMs: lastMs, lastMs, count: count * part };
-    });
+    const all = [...(ended[place] ?? []), [0, isFollower ? 0 : inFlight] as const];
+    const known = cellsOf(all, atMs, part);
     const later = window.cells.filter(({ lastMs }) => lastMs > atMs);
-    const cells = [...known, ...later.map((cell) => ({ ...cell, count: cell.count * times }))];
-    window.restore(
-      cells.filter(({ count }) => count > 0),
-      part,
-    );
+    window.restore([...known, ...later], window.limit.most * part);
   }
+}
+
+/** Adds what a gateway has sent by itself, and takes back the places that were held for it. */
+export function addWindows(
+  windows: readonly ToldWindow[],
+  { ended, inFlight }: SharedWindows,
+  held: readonly number[],
+  nowMs: number,
+): void {
+  for (const [place, window] of windows.entries()) {
+    const added = cellsOf([...(ended[place] ?? []), [0, inFlight]], nowMs, 1);
+    const { windowMs, most } = window.limit;
+    const cells = joinCells([...window.cells, ...added], windowMs / tuning.windowCells);
+    window.restore(cells, Math.min(window.most + (held[place] ?? 0), most));
+  }
+}
+
+/** No attempt that ends later joins them: what this gateway has sent since is told apart. */
+function cellsOf(ended: readonly (readonly [number, number])[], atMs: number, part: number): Cell[] {
+  return ended
+    .filter(([, count]) => count > 0)
+    .map(([agoMs, count]) => ({
+      firstMs: Number.NEGATIVE_INFINITY,
+      lastMs: atMs - agoMs,
+      count: count * part,
+    }));
+}
+
+/** In the order of time, those that ended within so many ms as one. */
+function joinCells(cells: readonly Cell[], withinMs: number): readonly Cell[] {
+  const joined: Cell[] = [];
+  let sinceMs = Number.NEGATIVE_INFINITY;
+  for (const { lastMs, count } of cells.toSorted((one, other) => one.lastMs - other.lastMs)) {
+    const isNear = lastMs - sinceMs < withinMs;
+    if (!isNear) sinceMs = lastMs;
+    const before = isNear ? (joined.pop()?.count ?? 0) : 0;
+    joined.push({ firstMs: Number.NEGATIVE_INFINITY, lastMs, count: count + before });
+  }
+  return joined;
 }
 
 /** How long the record of these windows is worth keeping, ms; 0 where none is long. */
@@ -178,7 +213,7 @@ export function keptForMs(windows: readonly ToldWindow[]): number {
 }
 
 /** Nothing that was read from the store is trusted. */
-function parseWindows(value: unknown): SharedWindows | undefined {
+export function parseWindows(value: unknown): SharedWindows | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { ended, inFlight } = value as Record<string, unknown>;
   const isFigure = (one: unknown): boolean => isWithin(one, 0, longestMs);

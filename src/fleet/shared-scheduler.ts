@@ -7,6 +7,7 @@
  * of turns. A gateway that has no leader uses its share of the rate that was last known.
  */
 import type { Flow } from '../exchange/request-context.ts';
+import { queuesByCaller } from '../gate/fair-queue.ts';
 import {
   type GateRecord,
   type Next,
@@ -16,7 +17,7 @@ import {
   Scheduler,
   type Scheduling,
 } from '../gate/scheduler.ts';
-import type { Queued, Schedule, SchedulerOptions } from '../gate/types.ts';
+import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
 import type { LimitFields } from '../http/limit-fields.ts';
 import { Follower, OwnRequests } from './follower.ts';
 import {
@@ -30,7 +31,7 @@ import {
 } from './gate-messages.ts';
 import { type DatedRecord, KnownLimit } from './known-limit.ts';
 import { isRemote, Leader, type RemoteRequest } from './leader.ts';
-import { isStale } from './shared-record.ts';
+import { isStale, type KnownWindows } from './shared-record.ts';
 
 export interface SharedSchedulerOptions {
   /** This gateway's. */
@@ -58,7 +59,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #follower: Follower<T> | undefined;
   readonly #known: KnownLimit<T | RemoteRequest>;
   /** Since when this gateway works by itself. */
-  #aloneSinceMs = Number.NEGATIVE_INFINITY;
+  #aloneSinceMs: number | undefined;
   #isStoreInUse = false;
   /** Where nothing is limited as far as this gateway knows, it looks once whether one leads. */
   #hasLooked = false;
@@ -132,7 +133,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   next(nowMs: number): Next<T> {
     this.#leaveLateRole(nowMs);
     if (this.#role === 'follows') return this.#nextOfFollower(nowMs);
-    if (!this.#mayDecide(nowMs)) return { request: undefined, untilMs: this.#aloneSinceMs + leaseMs };
+    if (!this.#mayDecide(nowMs))
+      return { request: undefined, untilMs: (this.#aloneSinceMs ?? nowMs) + leaseMs };
     for (;;) {
       const next = this.#inner.next(nowMs);
       if (!('permit' in next)) return next;
@@ -154,16 +156,16 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return rejected;
   }
 
-  snapshot(nowMs: number): Schedule {
+  snapshot(nowMs: number): GateSnapshot {
     const snapshot = this.#inner.snapshot(nowMs);
     const known = this.#role === 'follows' ? this.#known.perMs : undefined;
     const given = this.#leader?.turnsOut ?? 0;
     return {
       ...snapshot,
-      perSecond: known === undefined ? snapshot.perSecond : known * 1_000,
+      attemptsPerSecond: known === undefined ? snapshot.attemptsPerSecond : known * 1_000,
       inFlight: snapshot.inFlight - given,
       waiting: this.#own.size,
-      queued: [...this.#own.all],
+      callers: queuesByCaller([...this.#own.all], nowMs),
       attempts: snapshot.attempts - this.#turns.given,
       refusals: snapshot.refusals - this.#turns.throttled,
     };
@@ -204,6 +206,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   storeChanged(isInUse: boolean, nowMs: number): void {
     if (isInUse && !this.#isStoreInUse) this.#aloneSinceMs = nowMs;
     this.#isStoreInUse = isInUse;
+    if (isInUse) this.#known.meet();
     this.#hasLooked = false;
     if (!isInUse) this.#goAlone(nowMs);
     this.#lease.askedMs = Number.NEGATIVE_INFINITY;
@@ -214,7 +217,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const kept =
       record !== undefined && !isStale(record, ageMs) ? { record, atMs: nowMs - ageMs } : undefined;
     if (record !== undefined && this.#role !== 'leads') {
-      this.#known.hearWindows({ record, atMs: nowMs - ageMs }, 'alone');
+      this.#known.hearWindows({ record, atMs: nowMs - ageMs }, false);
     }
     if (holder !== undefined && holder !== this.#options.id) this.#unheardSinceMs ??= nowMs;
     else this.#unheardSinceMs = undefined;
@@ -235,11 +238,11 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const isOld = this.#role !== 'alone' && term < knownTerm;
     if (from === this.#options.id || isOld) return [];
     this.#unheardSinceMs = undefined;
-    if (this.#role !== 'leads')
-      this.#known.hearWindows({ record, atMs: nowMs }, resigns ? 'alone' : 'follow');
+    const alone = this.#known.usedAlone(nowMs);
+    if (this.#role !== 'leads') this.#known.hearWindows({ record, atMs: nowMs }, !resigns);
     if (resigns) return this.#leaderResigned(announcement, nowMs);
     if (this.#role === 'leads') this.#goAlone(nowMs);
-    this.#follow(announcement, nowMs);
+    this.#follow(announcement, alone, nowMs);
     this.#follower?.hear(announcement, this.#options.id, nowMs);
     return Object.keys(announcement.shares).length > 0 ? this.#keepOwn(this.#inner.tooLate(nowMs)) : [];
   }
@@ -248,6 +251,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   heardReport(report: Report, nowMs: number): readonly Rejected<T>[] {
     if (this.#leader === undefined || report.term !== this.#leader.term) return [];
     const before = this.#inner.counts.throttled;
+    if (report.alone !== undefined && !this.#leader.knows(report.from))
+      this.#known.hearUsed(report.alone, nowMs);
     const rejected = this.#keepOwn(this.#leader.hear(report, nowMs));
     this.#turns.throttled += this.#inner.counts.throttled - before;
     this.#changed();
@@ -291,6 +296,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   #outgoingOfLeader(nowMs: number): Outgoing {
     this.#leader?.forgetSilent(nowMs);
+    this.#known.releaseHeld(nowMs);
     const record = this.#known.write(nowMs);
     if (record.state === 'open' && !this.#known.isTold) {
       const outgoing = this.#resign(record, nowMs);
@@ -321,10 +327,13 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return this.#known.keptForMs;
   }
 
-  /** Where a limit is told, a gateway that has just met the others does not know what they have used. */
+  /** Where a limit is told, a gateway that starts, or has just met the others does not know what they have used. */
   #mayDecide(nowMs: number): boolean {
     if (this.#role !== 'alone') return this.#role === 'leads';
-    return !this.#known.isTold || !this.#isStoreInUse || nowMs - this.#aloneSinceMs >= leaseMs;
+    const { isTold, hasMet } = this.#known;
+    if (!isTold || (hasMet && !this.#isStoreInUse)) return true;
+    this.#aloneSinceMs ??= nowMs;
+    return nowMs - this.#aloneSinceMs >= leaseMs;
   }
 
   #lead(term: number, kept: DatedRecord | undefined, nowMs: number): void {
@@ -338,12 +347,12 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#changed();
   }
 
-  #follow(leader: Announcement, nowMs: number): void {
+  #follow(leader: Announcement, alone: KnownWindows | undefined, nowMs: number): void {
     const { record } = this.#inner;
     if (this.#follower?.term !== leader.term) {
       const isFirst = record.perMs === 0 && record.marks[0] !== undefined;
       const sentBefore = isFirst ? this.#inner.counts.sent - (record.marks[0]?.sent ?? 0) : 0;
-      this.#follower = new Follower(this.#own, leader, sentBefore, nowMs);
+      this.#follower = new Follower(this.#own, leader, sentBefore, alone, nowMs);
       this.#follower.tellCooldown(record, nowMs);
     }
     if (this.#role !== 'follows') this.#changed();

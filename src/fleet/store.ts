@@ -229,7 +229,7 @@ export class SharedStore {
 }
 
 /** @throws Error where the reply has another form than `read` expects; nothing of the reply is in its message */
-export function readWith<Reply, T>(read: (reply: Reply) => T, reply: Reply): T {
+function readWith<Reply, T>(read: (reply: Reply) => T, reply: Reply): T {
   try {
     return read(reply);
   } catch {

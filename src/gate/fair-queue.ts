@@ -5,8 +5,9 @@
  * last served. Background refreshes are flows whose tags come after all others. A request with several flows stands in
  * each of them, and goes with the first turn that comes: that flow alone is charged.
  */
+import { toSeconds } from '../exchange/durations.ts';
 import { type Flow, flowNameOf } from '../exchange/request-context.ts';
-import type { Queued } from './types.ts';
+import type { CallerQueue, Queued } from './types.ts';
 
 interface Backlog<T> {
   flow: Flow;
@@ -15,20 +16,29 @@ interface Backlog<T> {
   readonly waiting: T[];
 }
 
+/** With fewer backlogs none is looked at. */
+const leastForgetAt = 1_000;
+
 /** Virtual time never gets here: it starts anew with each empty backlog. */
 const backgroundTag = 1e9;
 
 export class FairQueue<T extends Queued> {
-  /** At most two for each caller; all are forgotten when the last request leaves. */
+  /** All are forgotten when the last request leaves, and before that the empty ones that virtual time has passed. */
   readonly #backlogs = new Map<string, Backlog<T>>();
   /** The backlogs that each request is in: its context is live and may have changed since. */
   readonly #queuedIn = new Map<T, Backlog<T>[]>();
   /** Requests that are in several. */
   #shared = 0;
   #now = 0;
+  #forgetAt = leastForgetAt;
 
   get size(): number {
     return this.#queuedIn.size;
+  }
+
+  /** Flows that are remembered, those without a request too. */
+  get remembered(): number {
+    return this.#backlogs.size;
   }
 
   /** Its requests and its background refreshes. */
@@ -134,10 +144,38 @@ export class FairQueue<T extends Queued> {
     if (backlog.waiting.length === 0) backlog.start = Math.max(backlog.start, earliest);
     backlog.flow = flow;
     this.#backlogs.set(key, backlog);
+    if (this.#backlogs.size >= this.#forgetAt) this.#forgetPassed(backlog);
     return backlog;
+  }
+
+  /** Without these a flow begins where it would with them. People of company logins can be many. */
+  #forgetPassed(own: Backlog<T>): void {
+    for (const [key, backlog] of this.#backlogs) {
+      const { flow, start, waiting } = backlog;
+      const earliest = this.#now - 1 / flow.weight + (flow.background ? backgroundTag : 0);
+      if (backlog !== own && waiting.length === 0 && start <= earliest) this.#backlogs.delete(key);
+    }
+    this.#forgetAt = Math.max(leastForgetAt, 2 * this.#backlogs.size);
   }
 }
 
 function positionIn<T extends Queued>({ waiting }: Backlog<T>, arrivedMs: number): number {
   return waiting.findLastIndex((other) => other.arrivedMs <= arrivedMs) + 1;
+}
+
+/** What waits, by caller. */
+export function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQueue[] {
+  const places = all.flatMap(({ arrivedMs, context }) =>
+    context.flows.map((flow) => ({ arrivedMs, ...flow })),
+  );
+  return [...Map.groupBy(places, ({ name }) => name)].map(([name, queued]) => {
+    const requests = queued.filter(({ background }) => !background);
+    const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
+    return {
+      name,
+      waiting: requests.length,
+      oldestWaitSeconds: toSeconds(oldestWaitMs),
+      refreshes: queued.length - requests.length,
+    };
+  });
 }

@@ -3,19 +3,24 @@
  * the next attempt goes and whose it is; here are the clock, one timer, and the promises of requests that wait.
  */
 import { GatewayError } from '../errors.ts';
-import { toSeconds } from '../exchange/durations.ts';
 import { type Answer, limitOutcome, type UpstreamRequest } from '../exchange/exchange.ts';
 import { andThen, type Eventually, type Layer } from '../exchange/layer.ts';
 import type { ContextWatcher, RequestContext } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { statedLimits } from '../http/stated-wait.ts';
-import type { MakeScheduler, Outcome, Permit, Rejected, Scheduling } from './scheduler.ts';
-import { Scheduler } from './scheduler.ts';
+import {
+  type MakeScheduler,
+  type Outcome,
+  type Permit,
+  type Rejected,
+  Scheduler,
+  type Scheduling,
+} from './scheduler.ts';
 import { tuning } from './tuning.ts';
-import type { CallerQueue, GateSnapshot, GateState, Queued, Schedule, SchedulerOptions } from './types.ts';
+import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
 /** A change of the gate's state: one line in the log. */
-export type GateChange = Schedule & { readonly from: GateState; readonly to: GateState };
+export type GateChange = GateSnapshot & { readonly from: GateState; readonly to: GateState };
 
 const defaults = {
   initialWindow: 10,
@@ -40,45 +45,15 @@ export type GateOptions = Omit<SchedulerOptions, keyof typeof defaults> &
 
 export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'close'>;
 
-const off: GateSnapshot = {
-  state: 'off',
-  closedForSeconds: 0,
-  statedWaitSeconds: 0,
-  attemptsPerSecond: null,
-  window: 0,
-  limits: [],
-  inFlight: 0,
-  waiting: 0,
-  attempts: 0,
-  refusals: 0,
-  callers: [],
-};
-
 export function paceAttempts(options: GateOptions): Gate {
   if (options.maxClosedMs > 0) return new PacingGate(options);
-  return { layer: (next) => next, snapshot: () => off, close() {} };
+  const open = new Scheduler({ ...defaults, ...options }).snapshot(0);
+  return { layer: (next) => next, snapshot: () => ({ ...open, state: 'off', window: 0 }), close() {} };
 }
 
 interface QueuedRequest extends Queued {
   go(permit: Permit): void;
   fail(failure: Error): void;
-}
-
-/** What waits, by caller. */
-function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQueue[] {
-  const places = all.flatMap(({ arrivedMs, context }) =>
-    context.flows.map((flow) => ({ arrivedMs, ...flow })),
-  );
-  return [...Map.groupBy(places, ({ name }) => name)].map(([name, queued]) => {
-    const requests = queued.filter(({ background }) => !background);
-    const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
-    return {
-      name,
-      waiting: requests.length,
-      oldestWaitSeconds: toSeconds(oldestWaitMs),
-      refreshes: queued.length - requests.length,
-    };
-  });
 }
 
 class PacingGate {
@@ -111,24 +86,9 @@ class PacingGate {
 
   /** Time may have changed the state since the last call; then `onChange` is called here. */
   readonly snapshot = (): GateSnapshot => {
-    const nowMs = performance.now();
-    const { queued, perSecond, closedForMs, statedWaitMs, limits, ...rest } = this.#scheduler.snapshot(nowMs);
+    const snapshot = this.#scheduler.snapshot(performance.now());
     this.#showChange();
-    return {
-      ...rest,
-      closedForSeconds: toSeconds(closedForMs),
-      statedWaitSeconds: toSeconds(statedWaitMs),
-      attemptsPerSecond: perSecond ?? null,
-      limits: limits.map(({ window, windowMs, most, used, remaining, resetsInMs }) => ({
-        window,
-        limit: most,
-        used,
-        remaining,
-        resetsInSeconds: toSeconds(resetsInMs),
-        beside: { windowSeconds: toSeconds(windowMs) },
-      })),
-      callers: queuesByCaller(queued, nowMs),
-    };
+    return snapshot;
   };
 
   /** Rejects all requests that wait with `shutting-down`; attempts in flight go on. The layer refuses from then on. */
@@ -219,9 +179,11 @@ class PacingGate {
       let next = this.#scheduler.next(nowMs);
       for (; next.request !== undefined; next = this.#scheduler.next(nowMs)) next.request.go(next.permit);
       clearTimeout(this.#timer);
-      // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
-      const inMs = Math.max(1, Math.ceil((next.untilMs ?? 0) - performance.now()));
-      if (next.untilMs !== undefined) this.#timer = setTimeout(() => this.#pump(), inMs).unref();
+      if (next.untilMs !== undefined) {
+        // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
+        const inMs = Math.max(1, Math.ceil(next.untilMs - performance.now()));
+        this.#timer = setTimeout(() => this.#pump(), inMs).unref();
+      }
     } finally {
       this.#isPumping = false;
     }

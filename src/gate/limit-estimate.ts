@@ -52,7 +52,7 @@ export function firstGuess({ marks: [first], endMs, accepted }: Stretch): LimitE
 }
 
 /** After each later 429 that our own sending explains. */
-export function measured(before: LimitEstimate, stretch: Stretch): LimitEstimate {
+export function measure(before: LimitEstimate, stretch: Stretch): LimitEstimate {
   const { perMs, isMeasured } = before;
   const rate = (error: number): number => rateOf(stretch, burstOf(before, perMs), error);
   const [least, middle, most] = [rate(-1), rate(0), rate(1)];

@@ -1,4 +1,4 @@
-/** The pace: a mirror of the upstream's token bucket, probes above the known rate, cooldowns. Pure: times come in. */
+/** The pace: a mirror of the upstream's token bucket, exploring above the known rate, cooldowns. Pure: times come in. */
 import { burstOf, type LimitEstimate, type Mark } from './limit-estimate.ts';
 import { tuning } from './tuning.ts';
 import type { SchedulerOptions } from './types.ts';
@@ -9,9 +9,9 @@ export interface Pace extends LimitEstimate {
   readonly levelMs: number;
   /** The pace rises above the rate since then; 0 while it does not. */
   readonly riseMs: number;
-  /** No probe before, and the interval that led to it. */
-  readonly probeMs: number;
-  readonly probeIntervalMs: number;
+  /** No exploring before, and the interval that led to it. */
+  readonly exploreMs: number;
+  readonly exploreIntervalMs: number;
   /** The history of the stretch; the first mark is the reopening, or in an open gate a moment of the last seconds. */
   readonly marks: readonly Mark[];
   /** Nothing goes up before. Moves only forward while anything is known of a limit. */
@@ -22,12 +22,12 @@ export interface Pace extends LimitEstimate {
   readonly unstatedMs: number;
 }
 
-/** Turns per ms. While requests wait, a guess grows by itself and a known rate is probed now and then. */
+/** Turns per ms. While requests wait, a guess grows by itself and what lies above a known rate is explored now and then. */
 function paceOf({ perMs, isMeasured, riseMs }: Pace, nowMs: number): number {
   if (riseMs === 0) return perMs;
   const risingMs = Math.min(nowMs - riseMs, tuning.longestRiseMs);
   if (!isMeasured) return perMs * 2 ** (risingMs / tuning.guessDoublingMs);
-  return perMs * (1 + tuning.probeExcess * 2 ** (risingMs / tuning.probeDoublingMs));
+  return perMs * (1 + tuning.exploreExcess * 2 ** (risingMs / tuning.exploreDoublingMs));
 }
 
 /** The mirror uses a part of the burst: the rest is the margin for errors. */
@@ -51,14 +51,14 @@ export function hasSpare(record: Pace, nowMs: number): boolean {
 }
 
 /** One turn is taken. */
-export function taken<R extends Pace>(record: R, nowMs: number): R {
+export function takeTurn<R extends Pace>(record: R, nowMs: number): R {
   return { ...record, level: levelAt(record, nowMs) - 1, levelMs: nowMs };
 }
 
-/** Requests wait: lets the pace rise where a probe is due, and marks how many had been sent as it does. */
-export function risen<R extends Pace>(record: R, sent: number, nowMs: number): R {
-  const { riseMs, probeMs, isMeasured } = record;
-  if (riseMs === 0 && isMeasured && nowMs < probeMs) return record;
+/** Requests wait: lets the pace rise where exploring is due, and marks how many had been sent as it does. */
+export function rise<R extends Pace>(record: R, sent: number, nowMs: number): R {
+  const { riseMs, exploreMs, isMeasured } = record;
+  if (riseMs === 0 && isMeasured && nowMs < exploreMs) return record;
   const [reopening, ...later] = record.marks as [Mark, ...Mark[]];
   const markedMs = later.at(-1)?.atMs ?? 0;
   if (riseMs > 0 && paceOf(record, nowMs) < tuning.markGrowth * paceOf(record, markedMs)) return record;
@@ -68,20 +68,21 @@ export function risen<R extends Pace>(record: R, sent: number, nowMs: number): R
   return { ...record, marks, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: nowMs };
 }
 
-/** No request waits: the pace is enough. A guess that has grown is kept; a probe ends without a result. */
-export function settledDown<R extends Pace>(record: R, nowMs: number): R {
+/** No request waits: the pace is enough. A guess that has grown is kept; exploring ends without a result. */
+export function settleDown<R extends Pace>(record: R, nowMs: number): R {
   if (record.riseMs === 0) return record;
   const perMs = record.isMeasured ? record.perMs : paceOf(record, nowMs);
   return { ...record, perMs, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: 0 };
 }
 
-/** When to probe next after a cooldown: later each time the same rate is found, and the longer the cooldown was. */
-export function withNextProbe<R extends Pace>(record: R, isSameRate: boolean, closedUntilMs: number): R {
-  const { probeIntervalMs: firstMs, probeBackoff, probeCosts, longestProbeIntervalMs } = tuning;
-  const grownMs = isSameRate ? Math.min(record.probeIntervalMs * probeBackoff, longestProbeIntervalMs) : 0;
-  const probeIntervalMs = Math.max(firstMs, grownMs, probeCosts * (closedUntilMs - record.levelMs));
-  // To probe half as often, double the interval in `probeMs` alone: the one that is kept grows by itself.
-  return { ...record, probeIntervalMs, probeMs: closedUntilMs + probeIntervalMs, riseMs: 0 };
+/** When to explore next after a cooldown: later each time the same rate is found, and the longer the cooldown was. */
+export function exploreLater<R extends Pace>(record: R, isSameRate: boolean, closedUntilMs: number): R {
+  const { exploreIntervalMs: firstMs, exploreBackoff, exploreCosts, longestExploreIntervalMs } = tuning;
+  const grownMs = isSameRate
+    ? Math.min(record.exploreIntervalMs * exploreBackoff, longestExploreIntervalMs)
+    : 0;
+  const exploreIntervalMs = Math.max(firstMs, grownMs, exploreCosts * (closedUntilMs - record.levelMs));
+  return { ...record, exploreIntervalMs, exploreMs: closedUntilMs + exploreIntervalMs, riseMs: 0 };
 }
 
 /**
@@ -89,7 +90,7 @@ export function withNextProbe<R extends Pace>(record: R, isSameRate: boolean, cl
  * each trial request that is answered with 429; `maxClosedMs` at most. The jitter only adds. `statedMs` is 0 where no
  * wait is stated.
  */
-export function cooledDown<R extends Pace>(
+export function coolDown<R extends Pace>(
   record: R,
   statedMs: number,
   isTrial: boolean,

@@ -5,13 +5,14 @@
  *   open ──429──▶ closed ──time──▶ half-open ──any answer but 429──▶ paced ──429──▶ closed
  *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
+import { toSeconds } from '../exchange/durations.ts';
 import type { Flow } from '../exchange/request-context.ts';
 import { LimitFields } from '../http/limit-fields.ts';
-import { FairQueue } from './fair-queue.ts';
-import { burstOf, firstGuess, type Mark, measured } from './limit-estimate.ts';
-import { cooledDown, dueMs, hasSpare, type Pace, risen, settledDown, taken, withNextProbe } from './pacer.ts';
+import { FairQueue, queuesByCaller } from './fair-queue.ts';
+import { burstOf, firstGuess, type Mark, measure } from './limit-estimate.ts';
+import { coolDown, dueMs, exploreLater, hasSpare, type Pace, rise, settleDown, takeTurn } from './pacer.ts';
 import { tuning } from './tuning.ts';
-import type { GateState, Queued, Schedule, SchedulerOptions } from './types.ts';
+import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 import { ToldWindow } from './window-limits.ts';
 
 /** An attempt under way; `sent`: when, and how many before it. */
@@ -51,7 +52,7 @@ export interface GateRecord extends Pace {
 export const openRecord: GateRecord = {
   state: 'open',
   ...{ perMs: 0, isMeasured: false, crowd: 0, crowdMs: 0, closedUntilMs: 0, statedUntilMs: 0, unstatedMs: 0 },
-  ...{ level: 0, levelMs: 0, riseMs: 0, probeMs: 0, probeIntervalMs: 0, marks: [] },
+  ...{ level: 0, levelMs: 0, riseMs: 0, exploreMs: 0, exploreIntervalMs: 0, marks: [] },
   ...{ emptyMs: 0, closedMs: 0, throttled: 0, lastThrottled: { atMs: 0, sent: 0 }, wasProvoked: false },
 };
 
@@ -59,7 +60,7 @@ export const openRecord: GateRecord = {
  * What the 429s of a cooldown tell, once it is over. Only what was sent up to the last of them counts: of the attempts
  * after it, answers may be under way.
  */
-export function learned(record: GateRecord, sent: number): GateRecord {
+export function learnRate(record: GateRecord, sent: number): GateRecord {
   const { emptyMs, closedMs, closedUntilMs, throttled, lastThrottled, perMs, isMeasured } = record;
   const endMs = lastThrottled.atMs;
   const [first, ...later] = record.marks as [Mark, ...Mark[]];
@@ -70,18 +71,18 @@ export function learned(record: GateRecord, sent: number): GateRecord {
   const isProvoked = isMeasured ? record.wasProvoked : record.riseMs > 0;
   const hasRefilled = stretch.accepted - first.sent >= Math.max(burstOf(record, perMs), throttled);
   const isStray = endMs < first.atMs || (!isProvoked && hasRefilled);
-  if (perMs > 0 && isStray) return { ...settledDown(record, closedMs), ...reopened };
-  const limit = perMs === 0 ? firstGuess(stretch) : measured(record, stretch);
+  if (perMs > 0 && isStray) return { ...settleDown(record, closedMs), ...reopened };
+  const limit = perMs === 0 ? firstGuess(stretch) : measure(record, stretch);
   const isSameRate = isMeasured && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
   // A first guess knows nothing of what comes in while the gate is closed.
   const levelMs = perMs === 0 ? closedUntilMs : closedMs;
-  return withNextProbe({ ...record, ...limit, ...reopened, level: 0, levelMs }, isSameRate, closedUntilMs);
+  return exploreLater({ ...record, ...limit, ...reopened, level: 0, levelMs }, isSameRate, closedUntilMs);
 }
 
 const isTrial = ({ state }: Permit): boolean => state === 'trial';
 
 /** One more 429 of the cooldown that it begins or belongs to. */
-function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
+function countThrottled(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
   if (record.state === 'closed') {
     const lastThrottled = sent.atMs > record.lastThrottled.atMs ? sent : record.lastThrottled;
     return { ...record, throttled: record.throttled + 1, lastThrottled };
@@ -98,7 +99,7 @@ export class Scheduler<T extends Queued> {
   /** What the operator has told. What is learned beside it may only be lower. */
   readonly windows: readonly ToldWindow[];
   /** What its answers tell, where they can be believed. */
-  readonly fields = new LimitFields(tuning.keptForLight);
+  readonly fields: LimitFields;
   /** Replaced and never changed. Several gateways share it (fleet/): then others replace it too. */
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
@@ -109,6 +110,7 @@ export class Scheduler<T extends Queued> {
   constructor(options: SchedulerOptions) {
     this.#options = options;
     this.windows = (options.limits ?? []).map((limit) => new ToldWindow(limit));
+    this.fields = new LimitFields(tuning.keptForLight, options.maxClosedMs);
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
@@ -162,7 +164,7 @@ export class Scheduler<T extends Queued> {
     // The pace rises only while requests wait for it.
     if (this.record.state === 'paced')
       this.record =
-        heldMs > nowMs ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
+        heldMs > nowMs ? settleDown(this.record, nowMs) : rise(this.record, this.counts.sent, nowMs);
     if (isEmpty || this.underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
     const untilMs = Math.max(state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs, heldMs);
@@ -200,21 +202,23 @@ export class Scheduler<T extends Queued> {
     return rejected;
   }
 
-  snapshot(nowMs: number): Schedule {
+  snapshot(nowMs: number): GateSnapshot {
     this.advance(nowMs);
     const { state, perMs, closedUntilMs, statedUntilMs } = this.record;
     return {
       state,
-      perSecond: perMs > 0 ? perMs * 1000 : undefined,
+      attemptsPerSecond: perMs > 0 ? perMs * 1000 : null,
       window: this.#window(),
       limits: this.windows.map((window) => window.snapshot(this.underWay.length, nowMs)),
       inFlight: this.underWay.length,
       waiting: this.queue.size,
-      queued: this.queue.inOrder(),
-      closedForMs: Math.max(closedUntilMs - nowMs, 0),
-      statedWaitMs: Math.max(statedUntilMs - nowMs, 0),
+      closedForSeconds: toSeconds(
+        Math.max(closedUntilMs, this.fields.turnMs(this.underWay.length, nowMs)) - nowMs,
+      ),
+      statedWaitSeconds: toSeconds(Math.max(statedUntilMs - nowMs, 0)),
       attempts: this.counts.sent,
       refusals: this.counts.throttled,
+      callers: queuesByCaller(this.queue.inOrder(), nowMs),
     };
   }
 
@@ -222,7 +226,7 @@ export class Scheduler<T extends Queued> {
   advance(nowMs: number): void {
     const { state, closedUntilMs, statedUntilMs } = this.record;
     if (state === 'open' || nowMs < closedUntilMs) return;
-    if (state === 'closed') this.record = { ...learned(this.record, this.counts.sent), state: 'half-open' };
+    if (state === 'closed') this.record = { ...learnRate(this.record, this.counts.sent), state: 'half-open' };
     if (this.queue.size > 0 || this.underWay.some(isTrial)) return;
     if (nowMs - Math.max(closedUntilMs, statedUntilMs) <= tuning.quietMs) return;
     // Nothing is limited: the upstream is met as for the first time.
@@ -245,9 +249,8 @@ export class Scheduler<T extends Queued> {
   /** When stated limits let an attempt of these flows go, behind so many others. */
   #statedMs(flows: readonly Flow[], ahead: number, nowMs: number): number {
     const others = ahead + this.underWay.length;
-    const turnMs = (flow: Flow) =>
-      Math.max(nowMs, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
-    return Math.max(Math.min(...flows.map(turnMs)), this.fields.turnMs(others, nowMs));
+    const turnMs = (flow: Flow) => Math.max(0, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
+    return Math.max(nowMs, Math.min(...flows.map(turnMs)), this.fields.turnMs(others, nowMs));
   }
 
   #mayGo(flow: Flow, nowMs: number): boolean {
@@ -258,26 +261,21 @@ export class Scheduler<T extends Queued> {
   send(flow: Flow, nowMs: number): Permit {
     const { state, marks } = this.record;
     const mark = { atMs: nowMs, sent: this.counts.sent };
-    const permit: Permit = {
-      flow,
-      sent: mark,
-      state: state === 'open' || state === 'paced' ? state : 'trial',
-    };
+    const isTrusted = state === 'open' || state === 'paced';
+    const permit: Permit = { flow, sent: mark, state: isTrusted ? state : 'trial' };
     this.underWay.push(permit);
     this.counts.sent++;
     const isStale = marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs;
     if (state === 'half-open' || (state !== 'paced' && isStale))
       this.record = { ...this.record, marks: [mark] };
-    if (state === 'half-open' || state === 'paced') this.record = taken(this.record, nowMs);
+    if (state === 'half-open' || state === 'paced') this.record = takeTurn(this.record, nowMs);
     return permit;
   }
 
   /** Nothing was sent: the turn is another's, and there is one accepted attempt less. */
   #giveBack({ flow, state, sent: { sent } }: Permit): void {
     if (state !== 'open') this.queue.refund(flow);
-    const marks = this.record.marks.map((mark) =>
-      mark.sent > sent ? mark : { ...mark, sent: mark.sent + 1 },
-    );
+    const marks = this.record.marks.map((one) => (one.sent > sent ? one : { ...one, sent: one.sent + 1 }));
     this.record = { ...this.record, marks, level: this.record.level + Number(state !== 'open') };
   }
 
@@ -287,9 +285,9 @@ export class Scheduler<T extends Queued> {
     if (permit.state !== 'open') this.queue.refund(permit.flow);
     // Sent before the last reopening: that cooldown has been learned from. A stated wait counts all the same.
     if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
-    this.record = counted(this.record, permit.sent, nowMs);
+    this.record = countThrottled(this.record, permit.sent, nowMs);
     if (statedMs === 0 && state === 'closed') return;
-    this.record = cooledDown(this.record, statedMs, isTrial(permit), this.#options, nowMs);
+    this.record = coolDown(this.record, statedMs, isTrial(permit), this.#options, nowMs);
   }
 
   /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */

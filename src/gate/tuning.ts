@@ -6,27 +6,27 @@ export const tuning = {
   guessDoublingMs: 1000,
   /** The burst is what was accepted in this long before the first 429. Longer: more of a slow burst is seen. */
   historyMs: 2000,
-  /** A guess or a probe grows no longer than this. Longer: a limit that has gone up thousandfold is found at once. */
+  /** A guess, or a pace that explores, grows no longer than this. Longer: a limit that has gone up thousandfold is found at once. */
   longestRiseMs: 10_000,
   /** Share of the burst that the pacer uses. More: a cooldown costs less; less: a rate too high shows later. */
   usedBurst: 0.5,
-  /** A probe begins this share above the known rate. More: quicker, but more 429s in flight when it ends. */
-  probeExcess: 0.07,
-  /** The excess of a probe doubles in this time. Shorter: a raised limit is found sooner; more 429s. */
-  probeDoublingMs: 500,
-  /** Interval between probes: first, its growth with each that finds the same rate, and longest. Shorter: more 429s. */
-  probeIntervalMs: 5000,
-  probeBackoff: 1.25,
-  longestProbeIntervalMs: 240_000,
+  /** Exploring begins this share above the known rate. More: quicker, but more 429s in flight when it ends. */
+  exploreExcess: 0.07,
+  /** The excess doubles in this time. Shorter: a raised limit is found sooner; more 429s. */
+  exploreDoublingMs: 500,
+  /** Interval between two times of exploring: first, its growth with each that finds the same rate, and longest. Shorter: more 429s. */
+  exploreIntervalMs: 5000,
+  exploreBackoff: 1.25,
+  longestExploreIntervalMs: 240_000,
   /** The interval is at least this many times the cooldown before it. More: less time closed; a raised limit is found later. */
-  probeCosts: 15,
+  exploreCosts: 15,
   /** Pace grows by this factor between two marks of the history. Smaller: closer measurement, more marks. */
   markGrowth: 1.1,
   /** A measurement counts where its bounds are within this factor. More: fewer 429s until one counts; coarser. */
   usefulRange: 2,
   /** The burst is known to one token and this share. More: fewer false measurements, more halvings. */
   burstError: 0.08,
-  /** A rate that differs by less is the same rate. More: probes stay rare; a slow drift is followed later. */
+  /** A rate that differs by less is the same rate. More: exploring stays rare; a slow drift is followed later. */
   sameRate: 0.1,
   /** A 429 without a stated wait closes so long once a rate is known. Shorter: less lost; answers in flight blur more. */
   briefClosedMs: 80,

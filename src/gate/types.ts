@@ -1,6 +1,6 @@
 /** What the gate's rules are given, and what it shows of itself: types only. */
 import type { RequestContext } from '../exchange/request-context.ts';
-import type { AttemptLimit, LimitSnapshot } from '../http/limit-fields.ts';
+import type { AttemptLimit } from '../http/limit-fields.ts';
 
 export type GateState = 'open' | 'closed' | 'half-open' | 'paced';
 
@@ -26,27 +26,6 @@ export interface SchedulerOptions {
   readonly limits?: readonly AttemptLimit[];
   /** 0 to 1, for the jitter. */
   readonly random: () => number;
-}
-
-/** What the scheduler knows of itself. */
-export interface Schedule {
-  readonly state: GateState;
-  /** Learned rate in attempts per second; undefined while none is known. */
-  readonly perSecond: number | undefined;
-  readonly window: number;
-  /** The limits that were told, the shortest window first. */
-  readonly limits: readonly LimitSnapshot[];
-  readonly inFlight: number;
-  readonly waiting: number;
-  /** All that wait, in the order of their turns. */
-  readonly queued: readonly Queued[];
-  /** How much longer nothing goes up, ms; 0 when the gate is not closed. */
-  readonly closedForMs: number;
-  /** How much longer the upstream itself has asked to wait, ms. */
-  readonly statedWaitMs: number;
-  /** Attempts let go and 429s received since the start. */
-  readonly attempts: number;
-  readonly refusals: number;
 }
 
 /** What waits of one caller: requests, and background refreshes, which delay no answer. */

@@ -3,33 +3,43 @@
  *
  * An attempt arrives between its sending and its end, so it keeps its place from the one until a window after the other.
  */
+import { toSeconds } from '../exchange/durations.ts';
 import type { Flow } from '../exchange/request-context.ts';
-import type { AttemptLimit, LimitSnapshot } from '../http/limit-fields.ts';
+import type { AttemptLimit } from '../http/limit-fields.ts';
 import { tuning } from './tuning.ts';
+import type { ToldLimit } from './types.ts';
 
 /** Attempts that have ended at about the same time: their places come back with the last of them. */
-type Cell = Readonly<Record<'firstMs' | 'lastMs' | 'count', number>>;
+export type Cell = Readonly<Record<'firstMs' | 'lastMs' | 'count', number>>;
 
 export class ToldWindow {
   readonly limit: AttemptLimit;
   /** The eldest first. */
   cells: readonly Cell[] = [];
+  /** Places that this gateway may use: of several that share the limit, each may have a part. */
+  most: number;
   #ended = 0;
-  #most: number;
   /** Attempts by callers. Those that leave the window are taken off all in proportion. */
   readonly #byCaller = new Map<string, number>();
   #byAll = 0;
 
   constructor(limit: AttemptLimit) {
     this.limit = limit;
-    this.#most = limit.most;
+    this.most = limit.most;
   }
 
-  /** Goes on from attempts of several gateways that share the limit. @param share this one's part of it */
-  restore(cells: readonly Cell[], share: number): void {
+  /** Goes on from attempts of several gateways that share the limit, in the order of their ends. */
+  restore(cells: readonly Cell[], most: number): void {
     this.cells = cells;
     this.#ended = cells.reduce((sum, { count }) => sum + count, 0);
-    this.#most = Math.max(this.limit.most * share, 1);
+    this.most = Math.max(most, 1);
+  }
+
+  /** How many places what had ended then leaves now. */
+  leftBy(atMs: number, nowMs: number): number {
+    this.#advance(nowMs);
+    const ended = this.cells.reduce((sum, { lastMs, count }) => sum + (lastMs <= atMs ? count : 0), 0);
+    return Math.max(this.limit.most - ended, 0);
   }
 
   /** An attempt has ended, however. */
@@ -37,7 +47,7 @@ export class ToldWindow {
     const last = this.cells.at(-1) ?? { firstMs: Number.NEGATIVE_INFINITY, count: 0 };
     const joins = nowMs - last.firstMs < this.limit.windowMs / tuning.windowCells;
     const cell = { firstMs: joins ? last.firstMs : nowMs, lastMs: nowMs, count: joins ? last.count + 1 : 1 };
-    this.cells = [...(joins ? this.cells.slice(0, -1) : this.cells), cell];
+    this.cells = joins ? this.cells.with(-1, cell) : [...this.cells, cell];
     this.#ended += 1;
     this.#byAll += 1;
     this.#byCaller.set(name, (this.#byCaller.get(name) ?? 0) + 1);
@@ -65,7 +75,7 @@ export class ToldWindow {
   turnMs({ name, background }: Flow, others: number, nowMs: number): number {
     this.#advance(nowMs);
     const { windowMs } = this.limit;
-    const places = background ? Math.max(this.#most * (1 - tuning.keptFromRefreshes), 1) : this.#most;
+    const places = background ? Math.max(this.most * (1 - tuning.keptFromRefreshes), 1) : this.most;
     const missing = others + this.#ended + 1 - places;
     if (missing > 0) {
       // The places come back in the order of their cells, then those that are taken now; and again with each window.
@@ -78,18 +88,21 @@ export class ToldWindow {
     }
     // The last part is for callers that use less than the average; for others it is spread until places come back.
     const [eldest] = this.cells;
-    const isLight = (this.#byCaller.get(name) ?? 0) * this.#byCaller.size < this.#byAll;
-    const kept = Math.floor(this.#most * tuning.keptForLight);
+    const own = this.#byCaller.get(name) ?? 0;
+    const isLight = own === 0 || own * this.#byCaller.size < this.#byAll;
+    const kept = Math.floor(this.most * tuning.keptForLight);
     if (isLight || kept === 0 || eldest === undefined) return nowMs;
     return Math.max(this.#backMs(eldest) + (missing / kept) * windowMs, nowMs);
   }
 
-  snapshot(inFlight: number, nowMs: number): LimitSnapshot {
+  snapshot(inFlight: number, nowMs: number): ToldLimit {
     this.#advance(nowMs);
+    const { window, windowMs, most: limit } = this.limit;
     const used = this.#ended + inFlight;
-    const remaining = Math.max(this.#most - used, 0);
+    const remaining = Math.max(this.most - used, 0);
     const [eldest] = this.cells;
-    const resetsInMs = eldest ? this.#backMs(eldest) - nowMs : used && this.limit.windowMs;
-    return { ...this.limit, used, remaining, resetsInMs };
+    const resetsInMs = eldest ? this.#backMs(eldest) - nowMs : used && windowMs;
+    const beside = { windowSeconds: toSeconds(windowMs) };
+    return { window, limit, used, remaining, resetsInSeconds: toSeconds(resetsInMs), beside };
   }
 }

@@ -57,6 +57,7 @@ function sourcesOf({ own, keyring, pipeline }: Workspace): WorkspaceSources {
     gate: pipeline.gate.snapshot,
     circuit: pipeline.circuit.snapshot,
     cache: pipeline.cache.snapshot,
+    links: () => pipeline.links.snapshot(),
     purge: pipeline.cache.purge,
   };
 }

@@ -8,6 +8,7 @@ import type { CertificateSnapshot, FollowedCertificate } from '../edge/certifica
 import { ListenError, listen } from '../edge/listen.ts';
 import { closeServer } from '../edge/shutdown.ts';
 import { GatewayError } from '../errors.ts';
+import { proxyFor } from '../exchange/proxy.ts';
 import type { GatewayLogger } from '../log/logger.ts';
 import { version } from '../version.ts';
 import { adminOptions } from './admin-wiring.ts';
@@ -112,7 +113,9 @@ class RunningGateway implements Gateway, LifeState {
     if (this.#admin !== undefined)
       log.events.info({ adminUrl: this.#admin.url }, 'the admin listener is open');
     this.#certificate = followCertificate(this.#parts, this.#server);
-    log.events.info({ url: this.#url, version, validTo: this.#certificate?.current.validTo }, 'listening');
+    const proxy = proxyFor(config)?.describedFor(config.workspaces[0]?.baseUrl ?? config.UPSTREAM_BASE_URL);
+    const { validTo } = this.#certificate?.current ?? {};
+    log.events.info({ url: this.#url, version, validTo, proxy }, 'listening');
     if (!isLocalHost(config.HOST) && this.#certificate === undefined) {
       // No warning: behind a proxy that ends TLS it is as it should be.
       log.events.info(

@@ -12,7 +12,7 @@ import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
-import { type CallerContexts, createContexts } from '../edge/caller-context.ts';
+import { CallerContexts } from '../edge/caller-context.ts';
 import {
   type CertificatePair,
   type CertificateSnapshot,
@@ -21,6 +21,7 @@ import {
   readCertificate,
 } from '../edge/certificate.ts';
 import {
+  bodyBytesWithin,
   connectionBytesWithin,
   connectionsWithin,
   readLimits,
@@ -30,9 +31,12 @@ import { idleConnectionBytes } from '../edge/connections.ts';
 import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
+import { findPeerBehind } from '../edge/peer.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
+import { proxyFor } from '../exchange/proxy.ts';
 import type { Fleet, FleetMember } from '../fleet/fleet.ts';
+import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
 import type { LogDestination } from '../log/destination.ts';
@@ -52,9 +56,6 @@ import {
   storeOptions,
   type Workspace,
 } from './workspace.ts';
-
-/** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
-const leastBufferedBytes = 64 * 2 ** 20;
 
 export interface GatewayOptions {
   readonly config: Config;
@@ -107,6 +108,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   // First, because it leaves nothing to close where it fails.
   const files = certificateFiles(config);
   const certificate = files && (await readCertificate(files));
+  const proxy = proxyFor(config);
+  // Once, so that a wrong file is told of at the start.
+  await proxy?.authorization();
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
   const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
@@ -117,14 +121,25 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ...callersFileRules(config, operationsOf(config), namesOf(config)),
     file: config.CALLERS_FILE,
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
+    proxy,
     onEvent: (event) => logCallers(log.events, event),
   });
   const readAdminToken = openAdminToken(config, environment);
   // Once, so that a wrong setting is told of at the start.
   await readAdminToken?.();
-  const bounds = createBounds(config);
+  const bounds = createBounds(config, bodyBytesWithin(readMemory()));
   const workspaces = new Map<string, Workspace>();
-  const member = await openFleet(options, startedAt);
+  const contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT });
+  const counts = new RequestCounts();
+  const figures = (): MemberFigures => ({
+    requests: counts.finished,
+    attempts: [...workspaces.values()].reduce(
+      (sum, { pipeline }) => sum + pipeline.attempts.snapshot().attempts,
+      0,
+    ),
+    waiting: contexts.waiting,
+  });
+  const member = await openFleet(options, startedAt, figures);
   for (const one of keyed) {
     const fleet = member && joinFleet(member, config, one);
     const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
@@ -138,8 +153,8 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     workspaces,
     authenticator,
     certificate,
-    contexts: createContexts(),
-    counts: new RequestCounts(),
+    contexts,
+    counts,
     tracing,
     readAdminToken,
   };
@@ -154,6 +169,7 @@ async function openTracing(
   const { startTracing } = await import('../log/tracing.ts');
   return startTracing({
     environment,
+    proxy: proxyFor(config),
     onProblem: (reason) =>
       log.events.warn({ reason: shownLibraryText(reason) }, 'spans could not be exported'),
   });
@@ -163,18 +179,20 @@ async function openTracing(
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
+  figures: () => MemberFigures,
 ): Promise<FleetMember | undefined> {
   const options = storeOptions(config, environment);
   if (options === undefined) return undefined;
   const { FleetMember } = await import('../fleet/fleet.ts');
-  return new FleetMember({ ...options, host: hostname(), version, startedAt, limitMs });
+  return new FleetMember({ ...options, host: hostname(), version, startedAt, limitMs, figures });
 }
 
 /** Each workspace has records of its own in the store. */
 function joinFleet(member: FleetMember, config: Config, { own, keyring, events }: KeyedWorkspace): Fleet {
   return member.join({
     name: own.name,
-    scope: [own.baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
+    // Links in answers lead to the public address: gateways that have another one share none.
+    scope: [own.baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES, config.PUBLIC_BASE_URL ?? []].flat().join(' '),
     operations: operationsOf(config).map((operation) => operation.name),
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
@@ -221,6 +239,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
       isEnding: life.isDraining,
+      findPeer: findPeerBehind(config.TRUSTED_PROXIES),
       certificate: parts.certificate,
     },
     {
@@ -273,7 +292,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       admitsAnonymous,
     },
     bufferedResponses: {
-      maxBytes: Math.max(leastBufferedBytes, config.UPSTREAM_MAX_BODY),
+      maxBytes: Math.max(bodyBytesWithin(readMemory()), config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
@@ -281,16 +300,17 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     forward: {
       contexts: parts.contexts,
       prepare: prepareReplies(replyOptions(config)),
-      timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
       unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
+    me: { publicBase: config.PUBLIC_BASE_URL, today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),
     accessLog: accessLogOptions(parts),
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady: life.notReady,
+    findPeer: findPeerBehind(config.TRUSTED_PROXIES),
     isDraining: life.isDraining,
   });
 }

@@ -6,8 +6,10 @@
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
+import { baseOfWorkspace } from '../edge/operation.ts';
 import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
+import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
 import type { Fleet, StoreOptions } from '../fleet/fleet.ts';
 import type { KeyEvent } from '../key/key-event.ts';
@@ -130,8 +132,8 @@ export interface Bounds {
   readonly cap: ConnectionCap | undefined;
 }
 
-export function createBounds(config: Config): Bounds {
-  const bodies = bodyBudget(config);
+export function createBounds(config: Config, bodyBytes: number): Bounds {
+  const bodies = bodyBudget(config, bodyBytes);
   const connections = connectionBudget(config);
   return {
     cache: config.workspaces.length === 1 ? undefined : new FairBytes(config.CACHE_MAX_BYTES),
@@ -172,6 +174,16 @@ export function createWorkspace(
       generation: keyring.generation,
       onBackground: (event) => events.debug(event, 'refreshed in the background'),
     },
+    links: {
+      upstream: own.baseUrl,
+      path: baseOfWorkspace(own.name),
+      publicBase: config.PUBLIC_BASE_URL,
+      onNamed: () =>
+        events.warn(
+          {},
+          'answers name the upstream’s address: callers that follow it send their token past the gateway; set PUBLIC_BASE_URL',
+        ),
+    },
     retry: { limit: config.RETRY_LIMIT, baseMs: config.RETRY_BASE, capMs: config.RETRY_CAP },
     circuit: {
       onChange: (change) => events.warn(change, `the circuit to the upstream is ${change.to}`),
@@ -186,8 +198,13 @@ export function createWorkspace(
       makeScheduler: fleet?.makeScheduler,
       onIgnored: (field) =>
         events.info({ field }, 'the upstream’s field does not tell what is left of its limit: it is ignored'),
-      onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
-        events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
+      onChange: ({ from, to, closedForSeconds, statedWaitSeconds, attemptsPerSecond, waiting }) => {
+        const [closedForMs, statedWaitMs] = [closedForSeconds, statedWaitSeconds].map((one) =>
+          Math.round(one * 1_000),
+        );
+        const perSecond = attemptsPerSecond ?? undefined;
+        events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed');
+      },
     },
     keyring,
     transport: {
@@ -221,9 +238,6 @@ export function startKeyCheck({ keyring, pipeline, events }: Workspace, timeoutM
   return check.end;
 }
 
-/** The answers in flight together, unless a single one may be larger. */
-const bodiesInFlightBytes = 64 * 2 ** 20;
-
 /**
  * Attempts at once, of all workspaces together. Half of them belong to the workspaces in equal parts, at least one to
  * each; so many workspaces that one each is more than half make it more.
@@ -241,13 +255,16 @@ export function connectionBudget(config: Pick<Config, 'UPSTREAM_CONNECTIONS' | '
 }
 
 /** Bytes of answers in flight, of all workspaces together. What is common holds the largest answer there may be. */
-function bodyBudget(config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>): {
+function bodyBudget(
+  config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>,
+  bytes: number,
+): {
   own: number;
   common: number;
 } {
-  const common = Math.max(bodiesInFlightBytes / 2, config.UPSTREAM_MAX_BODY);
+  const common = Math.max(bytes / 2, config.UPSTREAM_MAX_BODY);
   // Less than one answer would not keep a workspace working while another has all that is common.
-  const own = Math.max(bodiesInFlightBytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
+  const own = Math.max(bytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
   return { own, common };
 }
 
@@ -256,7 +273,8 @@ export function transportOptions(
   config: Pick<
     Config,
     'UPSTREAM_TIMEOUT' | 'UPSTREAM_MAX_BODY' | 'UPSTREAM_MEDIA_TYPES' | 'UPSTREAM_LIMIT_HEADERS'
-  >,
+  > &
+    ProxySettings,
   { baseUrl }: Pick<WorkspaceConfig, 'baseUrl'>,
   connections: number,
 ): Omit<TransportOptions, 'bodies' | 'slots'> {
@@ -267,6 +285,7 @@ export function transportOptions(
     connections,
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     limitFields: config.UPSTREAM_LIMIT_HEADERS,
+    proxy: proxyFor(config),
     userAgent: `workspace-analytics-gateway/${version}`,
   };
 }

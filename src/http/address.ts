@@ -1,11 +1,13 @@
 /**
  * Network addresses in one spelling each, so that another spelling of the same address is the same peer
- * (`::ffff:127.0.0.1`). Pure: no `this`, no I/O, no clock.
+ * (`::ffff:127.0.0.1`), and the names of hosts: which `Host` the gateway answers for. Where an anonymous caller exists, that
+ * stops a web page whose name was made to resolve to 127.0.0.1 (DNS rebinding): the browser still sends the page's own name.
+ * Pure: no `this`, no I/O, no clock.
  */
 import { isIPv4, isIPv6 } from 'node:net';
 
 /** The eight groups of an IPv6 address; `undefined` for any other text. A zone (`%eth0`) is left out. */
-export function ipv6Groups(address: string): readonly number[] | undefined {
+function ipv6Groups(address: string): readonly number[] | undefined {
   const zone = address.indexOf('%');
   let text = zone === -1 ? address : address.slice(0, zone);
   // Node's pattern for IPv6 takes 5 ms of a start when it is first used, which most starts need not do.
@@ -27,6 +29,23 @@ export function ipv6Groups(address: string): readonly number[] | undefined {
   return [...head, ...Array.from({ length: gap }, () => '0'), ...tail].map((group) =>
     Number.parseInt(group, 16),
   );
+}
+
+/** A network, as 10.0.0.0/8; an address alone is a network of one. `undefined` for any other text. */
+export function parseNetwork(text: string): Network | undefined {
+  const [address = '', bits, ...more] = text.split('/');
+  const family = address.includes(':') ? 'ipv6' : 'ipv4';
+  const longest = family === 'ipv6' ? 128 : 32;
+  const isAddress = family === 'ipv6' ? ipv6Groups(address) !== undefined : isIPv4(address);
+  const prefix = bits === undefined ? longest : /^\d{1,3}$/.test(bits) ? Number(bits) : Number.NaN;
+  if (!isAddress || more.length > 0 || !(prefix <= longest)) return undefined;
+  return { address, prefix, family };
+}
+
+export interface Network {
+  readonly address: string;
+  readonly prefix: number;
+  readonly family: 'ipv4' | 'ipv6';
 }
 
 /** An address in one spelling: IPv4 dotted (also where it came mapped into IPv6), IPv6 as eight full groups. */
@@ -83,4 +102,79 @@ export function isLoopbackHost(host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, '');
   if (name === 'localhost' || name.endsWith('.localhost')) return true;
   return isLoopbackAddress(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name);
+}
+
+// RFC 3986 section 3.2.2 without percent signs: letters, digits, hyphens, dots, and the underscores of containers.
+const nameAndPort = /^([a-z0-9_](?:[a-z0-9._-]*[a-z0-9_.])?)(?::\d{0,5})?$/;
+const literalAndPort = /^\[([0-9a-f:.]+)\](?::\d{0,5})?$/;
+
+/**
+ * The name in a `Host` field without port and case, an IPv6 address in one spelling and in brackets, a final dot
+ * left out; `undefined` where it is no valid one.
+ */
+export function hostName(host: string): string | undefined {
+  if (host.length > 260) return undefined;
+  const text = host.toLowerCase();
+  const literal = literalAndPort.exec(text)?.[1];
+  if (literal !== undefined) {
+    const groups = ipv6Groups(literal);
+    return groups === undefined ? undefined : `[${groups.map((group) => group.toString(16)).join(':')}]`;
+  }
+  const name = nameAndPort.exec(text)?.[1];
+  if (name === undefined || name.includes('..')) return undefined;
+  return name.endsWith('.') ? name.slice(0, -1) : name;
+}
+
+/** The name in an entry of ALLOWED_HOSTS, or in an address to listen on: there a bare IPv6 address needs no brackets. */
+export function listedHostName(entry: string): string | undefined {
+  return hostName(ipv6Groups(entry) === undefined ? entry : `[${entry}]`);
+}
+
+/**
+ * Whether to answer a request with this `Host`.
+ *
+ * @param host the field's value; `undefined` where HTTP/1.0 left it out
+ * @param allowed ALLOWED_HOSTS; left out, only loopback names where an anonymous caller exists, else any that is one
+ * @param admitsAnonymous an anonymous caller exists
+ */
+export function isHostAllowed(
+  host: string | undefined,
+  allowed: ReadonlySet<string> | undefined,
+  admitsAnonymous: boolean,
+): boolean {
+  const name = host === undefined ? undefined : hostName(host);
+  if (name === undefined) return false;
+  if (allowed !== undefined) return allowed.has(name);
+  return !admitsAnonymous || isLoopbackHost(name);
+}
+
+/** What is wrong with an entry of CORS_ORIGINS; `undefined` for one that is exactly as a browser sends it. */
+export function originProblem(entry: string): string | undefined {
+  if (entry === '*') return 'every origin may not read answers: list the origins';
+  if (entry === 'null') return 'null is the origin of every sandboxed page and file';
+  const url = URL.parse(entry);
+  // The URL parser takes a star as a character of a host, but its author meant a pattern.
+  if (url === null || entry.includes('*') || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
+    return 'must be scheme and host (and port), as https://app.example.com';
+  }
+  return url.origin === entry ? undefined : `must be written as the browser sends it: ${url.origin}`;
+}
+
+/** A proxy on the way out. */
+export interface ProxyAddress {
+  /** Without brackets. */
+  readonly host: string;
+  readonly port: number;
+  /** The proxy itself is spoken to by TLS. */
+  readonly isTls: boolean;
+  /** `user:password`. */
+  readonly credentials: string | undefined;
+}
+
+/** Which hosts are reached without the proxy. */
+export interface NoProxy {
+  /** @param host a name, or an address without brackets */
+  names(host: string, port: number): boolean;
+  /** Members that name no host. */
+  readonly unreadable: number;
 }

@@ -4,7 +4,8 @@
  *
  * They are believed where they behave: until the reset stands, what is left is less in each answer than it was when the
  * attempt was sent, and the reset moves only once it has come. Fields that lie (constant, per path, counting others' requests,
- * a reset that runs ahead of the clock) break that soon, and are forgotten until they have kept to it for longer.
+ * a reset that runs ahead of the clock) break that soon, and are forgotten until they have kept to it for longer. Where they
+ * hold all attempts, nothing would ever contradict them: so one goes every now and then.
  */
 import type { StatedLimit } from './stated-wait.ts';
 
@@ -15,9 +16,6 @@ export interface AttemptLimit {
   /** The length as it was told, for people. */
   readonly window: string;
 }
-
-/** `resetsInMs`: when the first of the used places come back; 0 where none is used. */
-export type LimitSnapshot = AttemptLimit & Readonly<Record<'used' | 'remaining' | 'resetsInMs', number>>;
 
 /** So many answers in a row must behave first, and so many times more after each that did not. */
 const trustedAfter = 5;
@@ -37,6 +35,8 @@ interface Source {
   firstUntilMs: number;
   untilMs: number;
   least: number;
+  /** When it was said last. */
+  heardMs: number;
   /** How `least` fell, by the time of receipt. */
   marks: { readonly atMs: number; readonly least: number }[];
   /** The most that was left of a window: what a new one begins with. */
@@ -45,12 +45,17 @@ interface Source {
 
 export class LimitFields {
   readonly #spread: number;
+  readonly #maxHeldMs: number;
   /** By the fields' names, which are few. */
   readonly #sources = new Map<string, Source>();
 
-  /** @param spread this last part of a window goes no sooner than evenly until its reset, so that it is no one caller's */
-  constructor(spread: number) {
+  /**
+   * @param spread this last part of a window goes no sooner than evenly until its reset, so that it is no one caller's
+   * @param maxHeldMs what was said holds the next attempt no longer than this
+   */
+  constructor(spread: number, maxHeldMs: number) {
     this.#spread = spread;
+    this.#maxHeldMs = maxHeldMs;
   }
 
   /**
@@ -73,18 +78,23 @@ export class LimitFields {
   /** When an attempt may go beside and behind so many others; not later than `nowMs` where one may go now. */
   turnMs(others: number, nowMs: number): number {
     let turnMs = nowMs;
-    for (const { behaved, needed, sinceMs, untilMs, least, most } of this.#sources.values()) {
-      if (behaved < needed) continue;
-      // Of a window that begins, nothing is known but what those before it held: the first answers tell.
-      if (nowMs >= untilMs) turnMs = Math.max(turnMs, others < Math.max(most, 1) ? nowMs : nowMs + 1_000);
-      else {
-        const spread = Math.floor(most * this.#spread);
-        const further = Math.max(least - others - 1, 0) / spread;
-        const evenlyMs = spread === 0 ? nowMs : untilMs - further * (untilMs - sinceMs);
-        turnMs = Math.max(turnMs, others < least ? evenlyMs : untilMs);
-      }
+    for (const source of this.#sources.values()) {
+      if (source.behaved < source.needed) continue;
+      const heldMs = this.#turnMs(source, others, nowMs);
+      // Alone, so that its answer can be heard before the next one.
+      const isNext = others === 0;
+      turnMs = Math.max(turnMs, isNext ? Math.min(heldMs, source.heardMs + this.#maxHeldMs) : heldMs);
     }
     return turnMs;
+  }
+
+  #turnMs({ sinceMs, untilMs, least, most }: Source, others: number, nowMs: number): number {
+    // Of a window that begins, nothing is known but what those before it held: the first answers tell.
+    if (nowMs >= untilMs) return others < Math.max(most, 1) ? nowMs : nowMs + 1_000;
+    if (others >= least) return untilMs;
+    const spread = Math.floor(most * this.#spread);
+    const further = Math.max(least - others - 1, 0) / spread;
+    return spread === 0 ? nowMs : untilMs - further * (untilMs - sinceMs);
   }
 
   /** What is left by the fields that are believed, the least first. */
@@ -103,6 +113,7 @@ function newSource(): Source {
     firstUntilMs: 0,
     untilMs: 0,
     least: 0,
+    heardMs: 0,
     marks: [],
     most: 0,
   };
@@ -116,8 +127,8 @@ function behaves(
   nowMs: number,
 ): boolean {
   const untilMs = nowMs + resetMs;
-  // Of a window that is over.
-  if (untilMs < source.firstUntilMs - roundingMs) return true;
+  // Of a window that is over. What was sent in the one that stands contradicts it.
+  if (untilMs < source.firstUntilMs - roundingMs) return sentMs < source.sinceMs;
   const isNew = untilMs > source.firstUntilMs + roundingMs;
   if (isNew && nowMs < source.firstUntilMs - roundingMs) return false;
   if (isNew) {
@@ -132,5 +143,6 @@ function behaves(
   }
   source.marks = [...source.marks.slice(1 - marksKept), { atMs: nowMs, least: source.least }];
   source.most = Math.max(source.most, remaining);
+  source.heardMs = nowMs;
   return true;
 }

@@ -34,3 +34,60 @@ export function bufferOf(payload: Payload): Buffer {
 export function latin1Of(payload: Payload): string {
   return typeof payload === 'string' ? payload : payload.toString('latin1');
 }
+
+/** What the pieces of a body are put into. */
+const slabBytes = 16 * 1_024;
+/** What was read from a socket may be a small window on a large buffer, and would keep it alive. */
+const sharedBytesTolerated = 1_024;
+
+/**
+ * A body that comes in pieces. Each is copied to those before it: of a body that comes byte by byte the pieces would take a
+ * hundred times its length, and a piece may be a window on all that was read with it.
+ */
+export class GatheredBytes {
+  length = 0;
+  readonly #slabs: Buffer[] = [];
+  #slab = Buffer.alloc(0);
+  #used = 0;
+
+  /** @param expectedBytes of the whole body; 0 where that is not known */
+  add(piece: Buffer, expectedBytes = 0): void {
+    // Mostly the whole body, which is not copied.
+    if (this.length === 0 && piece.length >= expectedBytes) this.#slabs.push(piece);
+    else this.#copy(piece, expectedBytes);
+    this.length += piece.length;
+  }
+
+  #copy(piece: Buffer, expectedBytes: number): void {
+    for (let at = 0; at < piece.length; ) {
+      if (this.#used === this.#slab.length) {
+        this.#slab = Buffer.allocUnsafeSlow(Math.max(expectedBytes - this.length - at, slabBytes));
+        this.#slabs.push(this.#slab);
+        this.#used = 0;
+      }
+      const copied = piece.copy(this.#slab, this.#used, at);
+      at += copied;
+      this.#used += copied;
+    }
+  }
+
+  /** In as few buffers as they were put into. */
+  get parts(): readonly Buffer[] {
+    const full = this.#slab.length === 0 ? this.#slabs : this.#slabs.slice(0, -1);
+    return this.#slab.length === 0 ? full : [...full, this.#slab.subarray(0, this.#used)];
+  }
+
+  /** As one buffer; one that is to stay a buffer holds (nearly) nothing else. */
+  whole(): Buffer {
+    const { parts, length } = this;
+    const [first] = parts;
+    if (parts.length === 1 && first !== undefined) {
+      if (length <= smallBytes || first.buffer.byteLength - length <= sharedBytesTolerated) return first;
+    }
+    // Not from the pool: a pooled buffer keeps its whole slab alive.
+    const whole = Buffer.allocUnsafeSlow(length);
+    let offset = 0;
+    for (const part of parts) offset += part.copy(whole, offset);
+    return whole;
+  }
+}

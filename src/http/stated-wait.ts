@@ -23,7 +23,7 @@ export interface StatedWait {
 const none: StatedWait = { waitMs: undefined, unreadable: [] };
 
 /** The fields that state a wait. Plain numbers are ms where the name ends in `-ms`, else seconds. */
-const waitFields = [
+const waitFields: ReadonlySet<string> = new Set([
   'retry-after',
   'retry-after-ms',
   'x-ms-retry-after-ms',
@@ -32,10 +32,12 @@ const waitFields = [
   'x-ratelimit-reset-after',
   'x-rate-limit-reset',
   'ratelimit',
-] as const;
+]);
 
 /** More is nonsense: a limit that is counted by the month is the longest that there is. */
 const maxWaitMs = 31 * 86_400_000;
+/** So many limits are followed at most: of each the last answers are remembered. */
+const mostLimits = 16;
 /** From here on a number is a time since 1970 in seconds, and from there on in ms. */
 const [firstEpochSeconds, firstEpochMs] = [1e9, 1e11];
 
@@ -108,13 +110,14 @@ export function statedLimits(
   { status, headers, receivedAt }: Received,
   added: readonly string[] = [],
 ): readonly StatedLimit[] {
-  const isFromCache = linesOf(headers, 'cache-status').some((line) => /;\s*hit\b/i.test(line));
-  if (status >= 400 || isFromCache || linesOf(headers, 'age').length > 0) return [];
+  const names = status >= 400 ? [] : waitFieldsOf(headers, added);
+  if (names.length === 0 || linesOf(headers, 'age').length > 0) return [];
+  if (linesOf(headers, 'cache-status').some((line) => /;\s*hit\b/i.test(line))) return [];
   const answeredAt = dateOfAnswer(headers['date'], receivedAt);
-  return [...new Set([...waitFields, ...added])].flatMap((name) => {
+  return names.flatMap((name) => {
     const lines = linesOf(headers, name);
-    if (lines.length === 0 || remainingField(name) === name) {
-      const limits = name === 'ratelimit' ? lines.flatMap(limitsIn) : [];
+    if (remainingField(name) === name) {
+      const limits = name === 'ratelimit' ? lines.flatMap(limitsIn).slice(0, mostLimits) : [];
       return limits.flatMap(({ remaining, reset }, at) =>
         limitOf(
           `${name}${limits.length > 1 ? ` ${at + 1}` : ''}`,
@@ -151,7 +154,7 @@ function statementsIn(headers: HeaderFields, isRefusal: boolean, added: readonly
     const left = leastOf(remaining);
     return left === undefined ? isRefusal : left < 1;
   };
-  return [...new Set([...waitFields, ...added])].flatMap((name) => {
+  return waitFieldsOf(headers, added).flatMap((name) => {
     const lines = linesOf(headers, name);
     const remaining = remainingField(name);
     const isReset = remaining !== name;
@@ -168,6 +171,11 @@ function resetsIn(line: string, isUsedUp: (remaining: readonly string[]) => bool
   return limits.flatMap(({ remaining, reset }) =>
     reset !== undefined && isUsedUp(remaining === undefined ? [] : [remaining]) ? [reset] : [],
   );
+}
+
+/** Those that the answer has: hardly any has one. */
+function waitFieldsOf(headers: HeaderFields, added: readonly string[]): readonly string[] {
+  return Object.keys(headers).filter((name) => waitFields.has(name) || added.includes(name));
 }
 
 /** The field that says what is left where this one says until when: `x-ratelimit-remaining` beside `x-ratelimit-reset`. */

@@ -3,8 +3,9 @@
  * Secrets Manager, and `gcp-sm:projects/…`, Google Secret Manager.
  */
 import { errorCode } from '../errors.ts';
+import { type OutboundProxy, ProxyError } from '../exchange/proxy.ts';
 import { importProblem, type LoadModule, type OptionalPackage } from '../files/optional-package.ts';
-import { KeyStoreError, type OpenedStore } from './store.ts';
+import { describeFailure, KeyStoreError, type OpenedStore } from './store.ts';
 
 /** What we use of `@aws-sdk/client-secrets-manager` 3. */
 export interface AwsSdk {
@@ -27,9 +28,13 @@ export async function readAws(
   field: string | undefined,
   describe: string,
   load: LoadModule,
+  proxy: OutboundProxy | undefined,
 ): Promise<OpenedStore> {
   const sdk = await loadSdk<AwsSdk>(load, '@aws-sdk/client-secrets-manager', describe);
-  const client = new sdk.SecretsManagerClient({});
+  // It hands them to the clients that find its credentials too.
+  const client = new sdk.SecretsManagerClient(
+    proxy === undefined ? {} : { requestHandler: { httpsAgent: proxy.agent } },
+  );
 
   const valueAt = async (VersionStage: string, signal: AbortSignal): Promise<string> => {
     const command = new sdk.GetSecretValueCommand({ SecretId: secret, VersionStage });
@@ -76,6 +81,7 @@ const awsMeanings: Readonly<Record<string, string>> = {
 
 function explainAws(error: unknown, describe: string): KeyStoreError {
   if (error instanceof KeyStoreError) return error;
+  if (error instanceof ProxyError) return new KeyStoreError(`${describe}: ${describeFailure(error)}`);
   const name = nameOf(error);
   if (name === 'Error' && String(error).includes('Region is missing')) {
     return new KeyStoreError(`${describe}: no region: set AWS_REGION`);

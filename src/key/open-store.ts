@@ -1,7 +1,9 @@
 /** From a setting as `file:/run/secrets/key` to the store it names. */
 import { existsSync } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
+import { readSettings } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
+import { type OutboundProxy, proxyFor } from '../exchange/proxy.ts';
 import { importModule, type LoadModule } from '../files/optional-package.ts';
 import type { OnSaid } from './exec-store.ts';
 import { readKeyFile } from './file-store.ts';
@@ -47,10 +49,13 @@ export function openStore(
       const settings = parseVaultSettings(rest, environment);
       if ('reason' in settings) throw new KeyStoreError(`${setting}: ${settings.reason}`);
       const describe = `vault:${rest}`;
-      return whenUsed(describe, async () => (await import('./vault-store.ts')).readVault(settings, describe));
+      return whenUsed(describe, async () => {
+        const { readVault } = await import('./vault-store.ts');
+        return readVault(settings, describe, proxyIn(environment));
+      });
     }
     case 'aws-sm':
-      return openAws(rest, setting, loadModule);
+      return openAws(rest, environment, setting, loadModule);
     case 'gcp-sm':
       return openGcp(rest, setting, loadModule);
     default:
@@ -78,7 +83,7 @@ function openCommand(
   );
 }
 
-function openAws(text: string, setting: string, loadModule: LoadModule): KeyStore {
+function openAws(text: string, environment: Environment, setting: string, loadModule: LoadModule): KeyStore {
   const [, secret, field] = /^([\w/+=.@:-]+)(?:#(.+))?$/.exec(text) ?? [];
   if (secret === undefined) {
     throw new KeyStoreError(
@@ -87,7 +92,7 @@ function openAws(text: string, setting: string, loadModule: LoadModule): KeyStor
   }
   const describe = `aws-sm:${text}`;
   return whenUsed(describe, async () =>
-    (await import('./cloud-stores.ts')).readAws(secret, field, describe, loadModule),
+    (await import('./cloud-stores.ts')).readAws(secret, field, describe, loadModule, proxyIn(environment)),
   );
 }
 
@@ -105,6 +110,11 @@ function openGcp(text: string, setting: string, loadModule: LoadModule): KeyStor
   return whenUsed(describe, async () =>
     (await import('./cloud-stores.ts')).readGcp(secret, version, field, describe, loadModule),
   );
+}
+
+/** The way out of the network, as the settings name it. Google's library finds its own by the same variables. */
+function proxyIn(environment: Environment): OutboundProxy | undefined {
+  return proxyFor(readSettings(environment, ['HTTPS_PROXY', 'NO_PROXY', 'PROXY_AUTHORIZATION_FROM']));
 }
 
 /** A text that may be the key itself, put where its store is to be named: long, of one piece, with digits in it. */

@@ -4,6 +4,8 @@
  *
  * Each 16 bytes in a row are hashed (a rolling hash, as in Rabin and Karp's search), and the hash is looked up among
  * those of the last 16 bytes of every form of every key. Only where it is equal, bytes are compared, in constant time.
+ * Rows of characters that keys are made of are hashed and nothing else: hardly any in JSON has 16. Which characters these
+ * are is the same for all keys but odd ones, so what is skipped tells nothing of a key.
  * That an end is equal can be seen in the time: so hexadecimal is searched by itself, each 32 bytes of it, or half of the
  * characters would do, which can be guessed where a key ends in digits.
  * The hash is random for each process, and drawn anew after 16 other bytes had an equal one: chance has it once in some
@@ -33,8 +35,8 @@ interface Forms {
   /** So many bytes are hashed. What is shorter is not searched for. */
   readonly window: number;
   of(value: string): readonly Uint8Array[];
-  /** Whether such a form may end after `from` and no later than `to`: by what the text is made of, never by the key. */
-  mayEndIn(bytes: Uint8Array, from: number, to: number): boolean;
+  /** 1 for each byte that stands in such forms of ordinary keys. Where a key has another, all bytes count. */
+  readonly alphabet: Uint8Array;
 }
 
 interface Form<Owner> {
@@ -81,6 +83,7 @@ export class FormIndex<Owner> {
   /** By the hash of their last bytes. */
   #byHash = new Map<number, Form<Owner>[]>();
   #hash: RollingHash;
+  #alphabet: Uint8Array;
   /** The hash of each form's last bytes, at the place that its top bits say or, where that is taken, its last bits; else 0. */
   #hashes = new Int32Array(1);
   /** Leaves the top bits of a hash. */
@@ -89,6 +92,7 @@ export class FormIndex<Owner> {
   constructor(kind: Forms) {
     this.#kind = kind;
     this.#hash = new RollingHash(kind.window);
+    this.#alphabet = kind.alphabet;
   }
 
   get isEmpty(): boolean {
@@ -100,13 +104,22 @@ export class FormIndex<Owner> {
     const forms = this.#kind.of(value).filter(({ length }) => length >= this.#kind.window);
     const added = forms.map((form) => ({ owner, bytes: Uint8Array.from(form, folded) }));
     this.#forms.push(...added);
+    this.#widenFor(added);
     const isRoomy = 32 * this.#forms.length <= this.#hashes.length;
     if (!isRoomy || !added.every((form) => this.#place(form))) this.#draw();
   }
 
   remove(owner: Owner): void {
     this.#forms = this.#forms.filter((form) => form.owner !== owner);
+    this.#alphabet = this.#kind.alphabet;
+    this.#widenFor(this.#forms);
     this.#draw();
+  }
+
+  #widenFor(forms: readonly Form<Owner>[]): void {
+    const { alphabet } = this.#kind;
+    const isOrdinary = forms.every(({ bytes }) => bytes.every((byte) => alphabet[byte] === 1));
+    if (!isOrdinary) this.#alphabet = allBytes;
   }
 
   /** A new hash, with which each form has a place. */
@@ -135,7 +148,7 @@ export class FormIndex<Owner> {
   /** The places of forms that end after `from` and no later than `to`; those that overlap as one, with the longest's owner. */
   find(bytes: Uint8Array, from: number, to: number): Found<Owner>[] {
     const found: Found<Owner>[] = [];
-    if (this.isEmpty || !this.#kind.mayEndIn(bytes, from, to)) return found;
+    if (this.isEmpty) return found;
     let comparisons = 0;
     for (let end = this.#nextEqual(bytes, from, to); end > 0; end = this.#nextEqual(bytes, end, to)) {
       const match = this.#matchAt(bytes, end, ++comparisons > maxComparisons);
@@ -149,20 +162,38 @@ export class FormIndex<Owner> {
     const { base, entering, leaving } = this.#hash;
     const { window } = this.#kind;
     const [hashes, shift, mask] = [this.#hashes, this.#shift, this.#hashes.length - 1];
-    let [hash, end] = [0, Math.max(0, from - window + 1)];
-    for (const full = end + window; end < full; end++) {
-      if (end >= to) return 0;
-      hash = (Math.imul(hash, base) + (entering[bytes[end] as number] as number)) | 0;
+    const alphabet = this.#alphabet;
+    for (let end = Math.max(0, from - window + 1); ; end++) {
+      end = this.#nextRow(bytes, end, to);
+      if (end === -1) return 0;
+      let hash = 0;
+      for (const full = end + window; end < full; end++) {
+        hash = (Math.imul(hash, base) + (entering[bytes[end] as number] as number)) | 0;
+      }
+      for (;;) {
+        // Whole hashes are compared: where they differ says nothing.
+        if (hashes[hash >>> shift] === hash || hashes[hash & mask] === hash) return end;
+        if (end >= to) return 0;
+        const byte = bytes[end] as number;
+        if (alphabet[byte] === 0) break;
+        const left = leaving[bytes[end - window] as number] as number;
+        hash = (Math.imul(hash, base) + (((entering[byte] as number) - left) | 0)) | 0;
+        end++;
+      }
     }
-    for (;;) {
-      // Whole hashes are compared: where they differ says nothing.
-      if (hashes[hash >>> shift] === hash || hashes[hash & mask] === hash) return end;
-      if (end >= to) return 0;
-      const entered = entering[bytes[end] as number] as number;
-      const left = leaving[bytes[end - window] as number] as number;
-      hash = (Math.imul(hash, base) + ((entered - left) | 0)) | 0;
-      end++;
+  }
+
+  /** Where the first whole window of the alphabet begins; -1 where there is none. Each is read from its end, to skip most of it. */
+  #nextRow(bytes: Uint8Array, from: number, to: number): number {
+    const { window } = this.#kind;
+    const alphabet = this.#alphabet;
+    for (let start = from; start + window <= to; ) {
+      let at = start + window - 1;
+      while (at >= start && alphabet[bytes[at] as number] === 1) at--;
+      if (at < start) return start;
+      start = at + 1;
     }
+    return -1;
   }
 
   /** The longest form that ends here; where it is `isEnough`, its last bytes suffice. */
@@ -198,38 +229,36 @@ export function addFound<Owner>(found: Found<Owner>[], next: Found<Owner>): void
   found.push(merged);
 }
 
+/** A token68 (RFC 9110 section 11.2), which base64 and hexadecimal are too. */
+const token68 = Uint8Array.from({ length: 256 }, (_, byte) =>
+  Number(/[A-Za-z0-9._~+/=-]/.test(String.fromCharCode(byte))),
+);
+const allBytes = new Uint8Array(256).fill(1);
+
 /** A key as it is, and as it is read where escapes in it are resolved as well; in base64 at each of three places in a group. */
 export const plainForms: Forms = {
   window: windowBytes,
   of(value) {
     const bytes = Buffer.from(value, 'latin1');
     const texts: Uint8Array[] = [bytes, ...[0, 1, 2].map((before) => base64Core(bytes, before))];
-    const reading = Uint8Array.from(bytes);
+    const reading = Buffer.from(bytes);
     for (let [level, before, left] = [0, 0, value.length]; level < maxLevels && left !== before; level++) {
       before = left;
       left = new Unescaper(reading, before).run(before);
-      if (left !== before) texts.push(reading.slice(0, left));
+      if (left !== before) texts.push(Uint8Array.from(reading.subarray(0, left)));
     }
     return texts;
   },
-  mayEndIn: () => true,
+  // A blank may be the `+` of base64.
+  alphabet: token68.with(0x20, 1),
 };
 
 /** A key in hexadecimal, where two bytes write one. */
 export const hexForms: Forms = {
   window: 2 * windowBytes,
   of: (value) => [Buffer.from(Buffer.from(value, 'latin1').toString('hex'))],
-  // Most texts have no row of so many digits, and are not read once more. Of a row nine bytes are looked at, by turns the
-  // third and the fourth after the last: base64 and escapes have equal characters at equal distances.
-  mayEndIn(bytes, from, to) {
-    let [row, isFound, step] = [-1, 0, 3];
-    for (let at = Math.max(0, from - 2 * windowBytes + 1); at < to; at += step) {
-      row = (row << 1) | ((hexDigits[bytes[at] as number] as number) >>> 31);
-      isFound |= Number((row & 0x1ff) === 0);
-      step = 7 - step;
-    }
-    return isFound === 1;
-  },
+  // Not the digits alone: then the steps would differ by which letters of a text are digits, as those of a key may be.
+  alphabet: token68,
 };
 
 /** The part of the base64 text that is the same whatever stands around the key. */
@@ -242,9 +271,8 @@ const backslash = 0x5c;
 const percent = 0x25;
 const ampersand = 0x26;
 /** What an escape may begin with. */
-const openers = Uint8Array.from({ length: 256 }, (_, byte) =>
-  Number(byte === backslash || byte === percent || byte === ampersand),
-);
+const openers = [backslash, percent, ampersand];
+const isOpener = Uint8Array.from({ length: 256 }, (_, byte) => Number(openers.includes(byte)));
 /** HTML's names of characters that a key may have, and the character before each. Compared byte by byte. */
 const names = ['&amp;', '<lt;', '>gt;', '"quot;', "'apos;"].map((name) => Buffer.from(name));
 /** No number of a character that a key may have is longer. */
@@ -255,14 +283,14 @@ const maxDigits = 9;
  * comes out is not looked at again: that is the next level.
  */
 export class Unescaper {
-  readonly #bytes: Uint8Array;
+  readonly #bytes: Buffer;
   readonly #length: number;
   readonly #places: Uint32Array | undefined;
   #read = 0;
   #written = 0;
 
   /** @param places where each byte came from: kept true */
-  constructor(bytes: Uint8Array, length: number, places?: Uint32Array) {
+  constructor(bytes: Buffer, length: number, places?: Uint32Array) {
     this.#bytes = bytes;
     this.#length = length;
     this.#places = places;
@@ -272,11 +300,10 @@ export class Unescaper {
   run(until: number): number {
     const [bytes, places] = [this.#bytes, this.#places];
     let [read, written] = [this.#read, this.#written];
-    // Until the first escape nothing moves.
-    if (read === written) while (read < until && openers[bytes[read] as number] === 0) written = ++read;
+    if (read === written) read = written = nextOpener(bytes, read, until);
     for (; read < until; written++) {
       const byte = bytes[read] as number;
-      const resolved = openers[byte] === 0 ? 0 : escapeAt(bytes, read, this.#length);
+      const resolved = isOpener[byte] === 0 ? 0 : escapeAt(bytes, read, this.#length);
       bytes[written] = resolved === 0 ? byte : resolved & 0xff;
       if (places !== undefined) places[written] = places[read] as number;
       read += resolved === 0 ? 1 : resolved >> 8;
@@ -285,6 +312,16 @@ export class Unescaper {
     this.#written = written;
     return written;
   }
+}
+
+/** Until the first escape nothing moves, and few texts have one: Node's own search for a byte is told nothing but the text. */
+function nextOpener(bytes: Buffer, from: number, to: number): number {
+  let end = to;
+  for (const opener of openers) {
+    const found = bytes.subarray(from, end).indexOf(opener);
+    if (found !== -1) end = from + found;
+  }
+  return end;
 }
 
 /** The byte that an escape here stands for, and above its eight bits the escape's length; 0 where there is none. */

@@ -1,5 +1,6 @@
 /** What a place that keeps the key must be able to do, how it says that it cannot, and what of its text is a key. */
 import { errorCode, SettingError } from '../errors.ts';
+import { ProxyError } from '../exchange/proxy.ts';
 import { NotAFileError } from '../files/read.ts';
 
 export interface KeyStore {
@@ -28,6 +29,7 @@ export class KeyStoreError extends SettingError {
 /** The words for what the file system says most often; never its own message, which may quote what it read. */
 export function describeFailure(error: unknown): string {
   if (error instanceof KeyStoreError || error instanceof NotAFileError) return error.message;
+  if (error instanceof ProxyError) return `cannot be reached: ${error.message}`;
   if (error instanceof Error && error.name === 'AbortError') return 'did not answer in time';
   const code = errorCode(error) ?? '';
   return explained[code] ?? (/^[A-Z][A-Z0-9_]{2,40}$/.test(code) ? `failed with ${code}` : 'failed');

@@ -5,13 +5,18 @@
  * logs in anew when the lease cannot be stretched any more. Never follows a redirect: the token would go along.
  */
 import { Agent, request } from 'undici';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import { readText } from '../files/read.ts';
 import { describeFailure, KeyStoreError, type OpenedStore } from './store.ts';
 import type { FileOrValue, VaultSettings } from './vault-settings.ts';
 
 /** KV version 2 has no lease: the secret is read again every now and then, and its value compared. */
-export function readVault(settings: VaultSettings, describe: string): OpenedStore {
-  const session = new VaultSession(settings, describe);
+export function readVault(
+  settings: VaultSettings,
+  describe: string,
+  proxy: OutboundProxy | undefined,
+): OpenedStore {
+  const session = new VaultSession(settings, describe, proxy);
   const path = `${encodePath(settings.mount)}/data/${encodePath(settings.path)}`;
   let version: number | undefined;
 
@@ -80,19 +85,22 @@ class VaultSession {
   readonly #settings: VaultSettings;
   readonly #describe: string;
   /** Its own connections, which close soon: a secret store is asked once a minute. */
-  readonly #dispatcher = new Agent({
-    // Said here, so that no environment variable can unsay it.
-    connect: { timeout: stepTimeoutMs, rejectUnauthorized: true },
-    headersTimeout: stepTimeoutMs,
-    bodyTimeout: stepTimeoutMs,
-    keepAliveTimeout: 1_000,
-  });
+  readonly #dispatcher: Agent;
   #token: Token | undefined;
 
   /** @param describe the store's name, with which every message begins */
-  constructor(settings: VaultSettings, describe: string) {
+  constructor(settings: VaultSettings, describe: string, proxy: OutboundProxy | undefined) {
     this.#settings = settings;
     this.#describe = describe;
+    this.#dispatcher = new Agent({
+      connect: proxy?.takes(new URL(settings.address))
+        ? proxy.connector(stepTimeoutMs)
+        : // Said here, so that no environment variable can unsay it.
+          { timeout: stepTimeoutMs, rejectUnauthorized: true },
+      headersTimeout: stepTimeoutMs,
+      bodyTimeout: stepTimeoutMs,
+      keepAliveTimeout: 1_000,
+    });
   }
 
   /** Reads below `/v1/`; logs in before, and once more when the token is refused. @throws KeyStoreError */

@@ -156,6 +156,7 @@ function isAlike(one: AccessLine, other: AccessLine): boolean {
     one.operation === other.operation &&
     one.by === other.by &&
     one.note === other.note &&
+    one.would === other.would &&
     one.method === other.method &&
     one.attempts === other.attempts &&
     one.upstreamStatus === other.upstreamStatus &&

@@ -8,6 +8,7 @@
 
 import type { AccessLine } from '../edge/access-log.ts';
 import { toHundredths } from '../exchange/durations.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { AttemptSpan, AttemptSpans, RequestSpan, Trace, WaitingPlace } from '../exchange/trace.ts';
 import { importModule, importProblem, type LoadModule, PackageError } from '../files/optional-package.ts';
 import { version } from '../version.ts';
@@ -66,6 +67,11 @@ interface OtelSdk {
   };
 }
 
+/** What we use of `@opentelemetry/exporter-trace-otlp-…`. */
+interface OtlpExporter {
+  readonly OTLPTraceExporter: new (options: { httpAgentOptions(): unknown }) => object;
+}
+
 const packages = ['@opentelemetry/api', '@opentelemetry/sdk-node'] as const;
 const serviceName = 'workspace-analytics-gateway';
 
@@ -84,6 +90,8 @@ export async function loadOtel(load: LoadModule = importModule): Promise<{ api: 
 
 export interface TracingOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Where connections leave the network, where not by themselves. */
+  readonly proxy: OutboundProxy | undefined;
   /** Called with the reason when spans could not be exported. Must not throw. */
   readonly onProblem: (reason: string) => void;
 }
@@ -106,6 +114,7 @@ export async function startTracing(options: TracingOptions): Promise<Tracing | u
     logRecordProcessors: [],
     instrumentations: [],
     textMapPropagator: null,
+    ...(await exporterThrough(options.proxy, options.environment)),
     ...(isNamed ? {} : { serviceName }),
   });
   node.start();
@@ -114,6 +123,23 @@ export async function startTracing(options: TracingOptions): Promise<Tracing | u
   const trial = tracer.startSpan('trial', { kind: 0, startTime: Date.now() }, api.ROOT_CONTEXT);
   if (!api.trace.isSpanContextValid(trial.spanContext())) return undefined;
   return new Tracing(api, tracer, () => node.shutdown());
+}
+
+/** The exporters of the SDK know no proxy. One for OTLP by HTTP is told of it; by gRPC its library looks itself. */
+async function exporterThrough(
+  proxy: OutboundProxy | undefined,
+  environment: TracingOptions['environment'],
+  load: LoadModule = importModule,
+): Promise<{ traceExporter?: object }> {
+  const endpoint = URL.parse(environment['OTEL_EXPORTER_OTLP_ENDPOINT'] ?? '');
+  const protocol =
+    environment['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL'] || environment['OTEL_EXPORTER_OTLP_PROTOCOL'];
+  const isOtlp = (environment['OTEL_TRACES_EXPORTER'] || 'otlp') === 'otlp';
+  if (endpoint === null || !proxy?.takes(endpoint) || !isOtlp || protocol === 'grpc') return {};
+  const format = protocol === 'http/json' ? 'http' : 'proto';
+  // Comes with the SDK.
+  const { OTLPTraceExporter } = (await load(`@opentelemetry/exporter-trace-otlp-${format}`)) as OtlpExporter;
+  return { traceExporter: new OTLPTraceExporter({ httpAgentOptions: () => proxy.agent }) };
 }
 
 /** Takes what the SDK says of failed exports. Its warnings are left out: they may quote a header of the collector's. */

@@ -5,8 +5,9 @@
 
 import { GatewayError } from '../errors.ts';
 import { Durations, type DurationsSnapshot, toSeconds } from '../exchange/durations.ts';
+import { ProxyError } from '../exchange/proxy.ts';
 
-/** What became of attempts: a status, a problem's code, or `abandoned` where its request had gone. */
+/** What became of attempts: a status, a problem's code, `proxy-failed`, or `abandoned` where its request had gone. */
 export interface AttemptOutcome {
   readonly operation: string;
   readonly outcome: string;
@@ -124,5 +125,6 @@ export function tallyAttempts(): AttemptTally {
 /** What became of an attempt: the status of its answer, or the name of what it ended with. */
 export function outcomeLabel(outcome: unknown): number | string {
   if (typeof outcome === 'number') return outcome;
-  return outcome instanceof GatewayError ? outcome.code : 'abandoned';
+  if (!(outcome instanceof GatewayError)) return 'abandoned';
+  return outcome.cause instanceof ProxyError ? 'proxy-failed' : outcome.code;
 }

@@ -6,10 +6,11 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { GatewayError, type ProblemCode, type ProxyErrorType } from '../errors.ts';
 import { type Answer, hasNoContent, type SignedRequest } from '../exchange/exchange.ts';
+import { ProxyError } from '../exchange/proxy.ts';
 import type { ContextWatcher } from '../exchange/request-context.ts';
 import type { AttemptSpan, AttemptSpans, Trace } from '../exchange/trace.ts';
 import { type HeaderFields, trimFields } from '../http/fields.ts';
-import { payloadOf, smallBytes } from '../http/payload.ts';
+import { GatheredBytes, payloadOf } from '../http/payload.ts';
 import { statedWait } from '../http/stated-wait.ts';
 import { type AttemptTally, outcomeLabel } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
@@ -44,8 +45,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   #headers: HeaderFields = {};
   #share: BodyShare | undefined;
   #declaredBytes = 0;
-  #receivedBytes = 0;
-  readonly #chunks: Buffer[] = [];
+  readonly #body = new GatheredBytes();
 
   constructor(request: SignedRequest, trace: Trace, terms: AttemptTerms) {
     this.#request = request;
@@ -134,24 +134,24 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#settled) return;
-    this.#receivedBytes += chunk.length;
-    if (this.#receivedBytes > this.#terms.limits.maxBodyBytes) {
+    const receivedBytes = this.#body.length + chunk.length;
+    if (receivedBytes > this.#terms.limits.maxBodyBytes) {
       this.#refuse(tooLarge, 'http_response_body_size');
-    } else if (this.#receivedBytes > this.#declaredBytes && this.#share?.grow(chunk.length) === false) {
+    } else if (receivedBytes > this.#declaredBytes && this.#share?.grow(chunk.length) === false) {
       this.#abort(noRoom());
     } else {
-      this.#chunks.push(chunk);
+      this.#body.add(chunk, this.#declaredBytes);
     }
   }
 
   onResponseEnd(): void {
     if (this.#settled) return;
     const coding = codingOf(this.#headers) ?? 'identity';
-    if (coding === 'identity') this.#finish(joined(this.#chunks, this.#receivedBytes), this.#headers);
-    else if (this.#status === 304) this.#finish(joined([], 0), this.#headers);
+    if (coding === 'identity') this.#finish(this.#body.whole(), this.#headers);
+    else if (this.#status === 304) this.#finish(Buffer.alloc(0), this.#headers);
     // An error without a body has nothing to decode; a success has to show a whole one.
-    else if (this.#receivedBytes === 0 && (hasNoContent(this.#status) || this.#status >= 300)) {
-      this.#finish(joined([], 0), asIdentity(this.#headers, 0));
+    else if (this.#body.length === 0 && (hasNoContent(this.#status) || this.#status >= 300)) {
+      this.#finish(Buffer.alloc(0), asIdentity(this.#headers, 0));
     } else void this.#decode(coding);
   }
 
@@ -164,8 +164,8 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
       if (this.#share?.grow(more) === false) throw noRoom();
     };
     try {
-      const pieces = await decode(coding, this.#chunks, take);
-      if (!this.#settled) this.#finish(joined(pieces, bytes), asIdentity(this.#headers, bytes));
+      const decoded = await decode(coding, this.#body.parts, take);
+      if (!this.#settled) this.#finish(decoded.whole(), asIdentity(this.#headers, bytes));
     } catch (error) {
       const reason = `a body that is not whole in its content coding: ${asError(error).message}`;
       this.#abort(
@@ -188,6 +188,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     );
     this.#terms.tally?.unreadable(stated.unreadable);
     this.#settle(this.#status);
+    const give = (): void => this.#share?.release();
+    if (this.#request.keepRoom === undefined) give();
+    else this.#request.keepRoom(give);
     this.#result.resolve({
       status: this.#status,
       headers: asAskedAbout(headers, askedAbout),
@@ -233,6 +236,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   #fail(error: unknown): void {
     if (this.#settled) return;
     this.#settle(error);
+    this.#share?.release();
     this.#result.reject(error);
   }
 
@@ -240,7 +244,6 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     this.#settled = true;
     clearTimeout(this.#timer);
     this.#request.context.unwatch(this);
-    this.#share?.release();
     const ms = performance.now() - this.#sentMs;
     this.#trace.upstreamMs += ms;
     this.#terms.tally?.ended(this.#request.operation, outcome, ms);
@@ -256,22 +259,6 @@ function noRoom(): GatewayError {
 
 function expire(attempt: Attempt, timeoutMs: number): void {
   attempt.expire(timeoutMs);
-}
-
-/** A read from a socket may be a small window on a large buffer, and would keep it alive. */
-const sharedBytesTolerated = 1_024;
-
-/** The chunks as one buffer; one that is to stay a buffer holds (nearly) nothing else. */
-function joined(chunks: readonly Buffer[], length: number): Buffer {
-  const [first] = chunks;
-  if (chunks.length === 1 && first !== undefined) {
-    if (length <= smallBytes || first.buffer.byteLength - length <= sharedBytesTolerated) return first;
-  }
-  // Not from the pool: a pooled buffer keeps its whole slab alive.
-  const whole = Buffer.allocUnsafeSlow(length);
-  let offset = 0;
-  for (const chunk of chunks) offset += chunk.copy(whole, offset);
-  return whole;
 }
 
 function asError(error: unknown): Error {
@@ -332,6 +319,10 @@ function sortFailure(code: string, progress: Progress): Sorted {
  */
 function transportFailure(error: unknown, progress: Progress): GatewayError {
   if (error instanceof GatewayError) return error;
+  if (error instanceof ProxyError) {
+    const { message: reason, type: proxyError } = error;
+    return new GatewayError('upstream-unreachable', { cause: error, proxyError, reason });
+  }
   const code = codeOf(error);
   const [problem, proxyError] = sortFailure(code, progress);
   const reason = `the exchange failed${code === '' ? '' : `: ${code}`}`;

@@ -30,6 +30,8 @@ export interface BreakerSnapshot {
   readonly failuresInARow: number;
   /** When the upstream is asked again; 0 when closed or due. */
   readonly probeInSeconds: number;
+  /** What its last attempt failed with, as ECONNREFUSED or 503; null where it has not failed since the last success. */
+  readonly lastFailure: string | null;
 }
 
 /** The circuit's part of `/status`: of the upstream as a whole; it is open as well where each operation that was asked is. */
@@ -108,14 +110,17 @@ export class Circuit {
 
   readonly snapshot = (): CircuitSnapshot => {
     const operations = [...this.#operations].map(([operation, { failures, reads }]) => {
-      return { operation, ...shown(rules.isFailing(failures), failures?.count ?? 0, [...reads.values()]) };
+      const count = failures?.count ?? 0;
+      return { operation, ...shown(rules.isFailing(failures), count, failures, [...reads.values()]) };
     });
     const { scope, failures } = this.#whole;
     const isEachOpen = operations.length > 0 && operations.every(({ state }) => state === 'open');
     const counts = isEachOpen ? operations.map(({ failuresInARow }) => failuresInARow) : [];
     const count = Math.max(failures?.count ?? 0, ...counts);
     const reads = [...this.#operations.values()].flatMap((operation) => [...operation.reads.values()]);
-    return { ...shown(isEachOpen || rules.isOpen(failures, scope), count, reads), operations };
+    const isOpen = isEachOpen || rules.isOpen(failures, scope);
+    const part = [...this.#operations.values()].find((one) => one.failures !== undefined)?.failures;
+    return { ...shown(isOpen, count, failures ?? (isEachOpen ? part : undefined), reads), operations };
   };
 
   /** Of several callers that wait: the first one that is not held up. */
@@ -179,10 +184,26 @@ function refusal(read: Read): GatewayError {
   });
 }
 
-function shown(isOpen: boolean, failuresInARow: number, reads: readonly Read[]): BreakerSnapshot {
-  if (!isOpen) return { state: 'closed', failuresInARow, probeInSeconds: 0 };
+function shown(
+  isOpen: boolean,
+  failuresInARow: number,
+  failures: rules.Failures | undefined,
+  reads: readonly Read[],
+): BreakerSnapshot {
+  const lastFailure = failures === undefined ? null : inAWord(failures.last.result);
+  if (!isOpen) return { state: 'closed', failuresInARow, probeInSeconds: 0, lastFailure };
   // A read that has not failed is tried at once, whenever it comes.
   const due = reads.map(({ dueMs }) => dueMs).filter((dueMs) => dueMs > 0);
   const probeInMs = Math.max(Math.min(...due) - performance.now(), 0);
-  return { state: 'open', failuresInARow, probeInSeconds: toSeconds(probeInMs) };
+  return { state: 'open', failuresInARow, probeInSeconds: toSeconds(probeInMs), lastFailure };
+}
+
+/** The code of the system where there is one, else the gateway's own. */
+function inAWord(result: rules.Ended['result']): string {
+  if (typeof result === 'number') return String(result);
+  for (let cause = result.cause; cause instanceof Error; cause = cause.cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (typeof code === 'string') return code;
+  }
+  return result.code;
 }

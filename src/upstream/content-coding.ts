@@ -15,6 +15,7 @@ import {
   createZstdDecompress,
 } from 'node:zlib';
 import { type HeaderFields, opaqueTag } from '../http/fields.ts';
+import { GatheredBytes } from '../http/payload.ts';
 
 export type UpstreamCoding = 'gzip' | 'br' | 'deflate' | 'zstd';
 
@@ -86,9 +87,9 @@ export async function decode(
   coding: UpstreamCoding,
   chunks: readonly Buffer[],
   take: (bytes: number) => void,
-): Promise<Buffer[]> {
+): Promise<GatheredBytes> {
   const decoder = decoders[coding]();
-  const pieces: Buffer[] = [];
+  const decoded = new GatheredBytes();
   let codedBytes = 0;
   try {
     for (const chunk of chunks) {
@@ -98,11 +99,11 @@ export async function decode(
     decoder.end();
     for await (const piece of decoder as AsyncIterable<Buffer>) {
       take(piece.length);
-      pieces.push(piece);
+      decoded.add(piece);
     }
     // Zlib ends quietly at the end of a coding, whatever comes after it.
     if (decoder.bytesWritten !== codedBytes) throw new Error('bytes after the end of the content coding');
-    return pieces;
+    return decoded;
   } finally {
     decoder.destroy();
   }

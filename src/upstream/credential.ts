@@ -82,14 +82,25 @@ export function attachKey(
       // A 401 is being looked into: sending the same key would be refused as well.
       if (key === undefined) throw new KeySuspected(keyring, current, false);
       trace.generation = key.generation;
-      const answer = await send(signedWith(key, request), trace);
-      if (answer.status === 401) {
-        keyring.refused(key, request);
-        throw new KeySuspected(keyring, key, true);
+      let giveRoom = (): void => {};
+      const keepRoom = (give: () => void): void => {
+        giveRoom = give;
+      };
+      try {
+        const answer = await send({ ...signedWith(key, request), keepRoom }, trace);
+        if (answer.status === 401) {
+          keyring.refused(key, request);
+          throw new KeySuspected(keyring, key, true);
+        }
+        keyring.accepted(key, answer.status, answer.sentMs, request);
+        const search = keyring.scrub.leakIn(answer);
+        // Of a small answer it is known at once.
+        const leaked = search instanceof Promise ? await search : search;
+        return leaked === undefined ? answer : afterLeak(keyring, leaked, answer, request.operation);
+      } finally {
+        // Large answers are searched one after the other: until then each takes its room.
+        giveRoom();
       }
-      keyring.accepted(key, answer.status, answer.sentMs, request);
-      const leaked = await keyring.scrub.leakIn(answer);
-      return leaked === undefined ? answer : afterLeak(keyring, leaked, answer, request.operation);
     };
 }
 

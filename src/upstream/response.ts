@@ -5,7 +5,7 @@
  */
 
 import { hasNoContent } from '../exchange/exchange.ts';
-import { type HeaderFields, singleField } from '../http/fields.ts';
+import { type HeaderFields, isJsonType, singleField } from '../http/fields.ts';
 import { codingOf } from './content-coding.ts';
 
 /** Prepares the check of media types against `UPSTREAM_MEDIA_TYPES`; ranges are lower-cased. */
@@ -97,10 +97,6 @@ const closeBrace = 0x7d;
 const blanks = new Set([0x20, 0x09, 0x0a, 0x0d]);
 /** What a JSON text can begin with (RFC 8259 sections 2 and 3): an object, an array, a string, a number, a name. */
 const beginnings = new Set(Buffer.from('{["-0123456789tfn'));
-
-export function isJsonType(contentType: string | undefined): boolean {
-  return /^application\/(?:json|[^/;,\s]+\+json)[\t ]*(?:;|$)/i.test(contentType ?? '');
-}
 
 /**
  * Whether bytes begin like a JSON text, and every string and bracket in them is closed: a third of the cost of

@@ -10,6 +10,7 @@
 import Pool from 'undici/lib/dispatcher/pool.js';
 import type { Answer, SignedRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { AttemptSpans, Trace } from '../exchange/trace.ts';
 import { ownUp } from '../http/header-table.ts';
 import { viaName } from '../version.ts';
@@ -29,6 +30,8 @@ export interface TransportOptions {
   /** Media ranges of successes that pass. */
   readonly mediaTypes: readonly string[];
   readonly userAgent: string;
+  /** Where connections leave the network, where not by themselves. */
+  readonly proxy?: OutboundProxy | undefined;
   /** Further fields of answers that say how long to wait. Lower-case names. */
   readonly limitFields: readonly string[];
   /** Bytes of answers in flight. */
@@ -84,33 +87,33 @@ export function sendUpstream(options: TransportOptions): Transport {
   const forRead = terms(false);
   const forRevalidation = terms(true);
 
-  async function send(request: SignedRequest, trace: Trace): Promise<Answer> {
-    if (slots !== undefined) await slots.take(request.context);
+  function send(request: SignedRequest, trace: Trace): Promise<Answer> {
+    const attempt = new Attempt(request, trace, request.validators === undefined ? forRead : forRevalidation);
+    if (attempt.begin(options.timeoutMs)) {
+      const headers = fieldsOf(request, attempt.ids, constantFields);
+      const path = `${basePath}${request.path}${request.query}`;
+      // Blocking: a head that is late must not hold up another request on the same connection.
+      pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
+    }
+    return attempt.answer;
+  }
+
+  async function sendInSlot(request: SignedRequest, trace: Trace, free: AttemptSlots): Promise<Answer> {
+    await free.take(request.context);
     try {
-      const attempt = new Attempt(
-        request,
-        trace,
-        request.validators === undefined ? forRead : forRevalidation,
-      );
-      if (attempt.begin(options.timeoutMs)) {
-        const headers = fieldsOf(request, attempt.ids, constantFields);
-        const path = `${basePath}${request.path}${request.query}`;
-        // Blocking: a head that is late must not hold up another request on the same connection.
-        pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
-      }
-      return await attempt.answer;
+      return await send(request, trace);
     } finally {
-      slots?.release();
+      free.release();
     }
   }
 
   return {
-    handler: send,
+    handler: slots === undefined ? send : (request, trace) => sendInSlot(request, trace, slots),
     close: () => pools.destroy(),
   };
 }
 
-function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): UndiciPool {
+function openPool({ baseUrl, connections, timeoutMs, proxy }: TransportOptions): UndiciPool {
   return new Pool(baseUrl.origin, {
     connections,
     // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
@@ -120,7 +123,9 @@ function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): Undici
     keepAliveMaxTimeout: connectionLifeMs,
     maxHeaderSize: 32 * 1024,
     // Said here, so that no environment variable can unsay it.
-    connect: { timeout: timeoutMs, rejectUnauthorized: true },
+    connect: proxy?.takes(baseUrl)
+      ? proxy.connector(timeoutMs)
+      : { timeout: timeoutMs, rejectUnauthorized: true },
     // The timer of each attempt covers head and body.
     headersTimeout: 0,
     bodyTimeout: 0,

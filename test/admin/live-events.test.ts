@@ -14,7 +14,7 @@ it('a console that does not read is ended, and costs the others nothing', async 
     while (!(await reading.read()).done) read += 1;
   })();
   for (let told = 0; told < 50; told++) {
-    live.tell('point', '{}');
+    live.tell(undefined, 'point', '{}');
     await new Promise((resolve) => setImmediate(resolve));
   }
   let kept = 0;

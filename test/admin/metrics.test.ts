@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { maxCallers, otherCallers } from '../../src/admin/caller-counts.ts';
 import { exposition } from '../../src/admin/exposition.ts';
 import { judgeHealth } from '../../src/admin/health.ts';
 import { metricsOf } from '../../src/admin/metrics.ts';
-import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
 import { processMetrics } from '../../src/admin/runtime.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import { fullRuntime, fullSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';

@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest';
-import { maxCallers, otherCallers, RequestCounts } from '../../src/admin/request-counts.ts';
+import { describe, expect, it, vi } from 'vitest';
+import { maxCallers, otherCallers, sumByCaller } from '../../src/admin/caller-counts.ts';
+import { RequestCounts } from '../../src/admin/request-counts.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
 import { boundsSeconds, Durations } from '../../src/exchange/durations.ts';
 import { line as usual } from '../support/snapshot.ts';
@@ -90,12 +91,99 @@ describe('problems', () => {
     }).snapshot();
     expect(beside.callers).toEqual([
       {
+        workspace: null,
         caller: 'script',
         classes: [0, 0, 0, 0, 2, 0],
         refused: { 'caller-rate-limited': 2 },
+        spared: {},
         waitedMs: 0,
       },
     ]);
+  });
+
+  it('a caller is counted in each workspace apart, and what it did not get for want of a turn as refused', () => {
+    const late = { workspace: 'berlin', status: 429, problem: 'upstream-rate-limited', reason: 'x' };
+    const counts = counted({}, {}, late, { ...late, problem: 'overloaded' });
+    const { callers, problems } = counts.snapshot().beside;
+    expect(callers.map(({ workspace, classes }) => [workspace, classes[2], classes[4]])).toEqual([
+      [null, 2, 0],
+      ['berlin', 0, 2],
+    ]);
+    expect(sumByCaller(callers)).toMatchObject([
+      {
+        caller: 'script',
+        classes: [0, 0, 2, 0, 2, 0],
+        refused: { 'upstream-rate-limited': 1, overloaded: 1 },
+      },
+    ]);
+    expect(problems).toEqual([{ workspace: 'berlin', count: 2 }]);
+    expect(counts.today('script')).toMatchObject({ requests: 4, refused: 0 });
+  });
+
+  it('problems are grouped by code: how many, whose, since when, the last id and cause, and what to do', () => {
+    vi.useFakeTimers({ now: new Date('2026-03-01T12:00:00Z') });
+    try {
+      const counts = counted();
+      const fail = (caller: string, code = 'upstream-key-rejected'): void =>
+        counts.count({ ...usual, caller, status: 502, problem: code, reason: 'x', cause: `E${caller}` });
+      for (let time = 0; time < 150; time++) {
+        for (const caller of ['a', 'b', 'c']) fail(caller);
+        vi.advanceTimersByTime(200);
+      }
+      fail('a', 'upstream-timeout');
+      fail('a');
+      const [first, second] = counts.snapshot().problemGroups;
+      expect(first).toMatchObject({
+        ...{
+          code: 'upstream-key-rejected',
+          workspace: null,
+          count: 451,
+          callers: ['a', 'b', 'c'],
+          callerCount: 3,
+        },
+        ...{ since: '2026-03-01T12:00:00.000Z', lastAt: '2026-03-01T12:00:30.000Z', cause: 'Ea' },
+        todo: expect.stringContaining('secret store'),
+      });
+      expect(second).toMatchObject({ code: 'upstream-timeout', count: 1 });
+      // Five quiet minutes later it is another one.
+      vi.advanceTimersByTime(301_000);
+      fail('a');
+      expect(counts.snapshot().problemGroups[0]).toMatchObject({ count: 1, callerCount: 1 });
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it("a caller's requests of the day begin anew at midnight UTC", () => {
+    vi.useFakeTimers({ now: new Date('2026-03-01T23:59:00Z') });
+    try {
+      const limited = {
+        status: 429,
+        problem: 'caller-rate-limited',
+        reason: 'x',
+        cache: undefined,
+        attempts: 0,
+      };
+      const counts = counted({ cache: 'hit', attempts: 0 }, { cache: 'miss', attempts: 2 }, limited);
+      expect(counts.today('script')).toEqual({ requests: 3, fromMemory: 1, sentUp: 1, refused: 1 });
+      expect(counts.today('other')).toEqual({ requests: 0, fromMemory: 0, sentUp: 0, refused: 0 });
+      vi.advanceTimersByTime(60_000);
+      expect(counts.today('script')).toEqual({ requests: 0, fromMemory: 0, sentUp: 0, refused: 0 });
+      vi.advanceTimersByTime(86_399_000);
+      counts.count({ ...usual, cache: 'hit' });
+      expect(counts.today('script')).toMatchObject({ requests: 1, fromMemory: 1 });
+      vi.advanceTimersByTime(1_000);
+      expect(counts.today('script')).toMatchObject({ requests: 0 });
+      expect(counts.snapshot().beside.callers[0]?.classes).toEqual([0, 0, 3, 0, 1, 0]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('requests that passed because rules are not enforced are counted by the problem they were spared', () => {
+    const would = 'caller-forbidden';
+    const [script] = counted({}, { would }, { would }).snapshot().beside.callers;
+    expect(script).toMatchObject({ spared: { [would]: 2 }, refused: {} });
   });
 
   it('problems of the HTTP parser are counted by a bounded number of codes', () => {

@@ -1,15 +1,18 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { maxCallers } from '../../src/admin/caller-counts.ts';
 import { judgeHealth } from '../../src/admin/health.ts';
-import { maxCallers } from '../../src/admin/request-counts.ts';
 import { statusText } from '../../src/admin/status.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 
 /** The parts of the one workspace stand in `workspaces` alone, as in the snapshot of a gateway. */
 function status(snapshot = fullSnapshot(), workspaces = snapshot.workspaces) {
   const { workspace, key, upstream, gate, circuit, cache, ...rest } = snapshot;
-  const verdict = { ...judgeHealth(snapshot), since: snapshot.startedAt };
-  return JSON.parse(statusText({ ...rest, workspaces }, verdict, 'token'));
+  const since = snapshot.startedAt;
+  const { health, reasons } = judgeHealth(snapshot);
+  const verdict = { health, reasons: reasons.map((one) => ({ ...one, since })), since };
+  const recentOf = () => ({ seconds: 60, requests: 3, refused: 1 });
+  return JSON.parse(statusText({ ...rest, workspaces }, verdict, recentOf, 'token'));
 }
 
 /** Every member by its path; those of lists once. */

@@ -36,7 +36,9 @@ describe('a callers file', () => {
         operations: ['list-accounts'],
         workspaces: [''],
         weight: 1,
-        limit: { perSecond: 0.5, burst: 1 },
+        limits: [{ perSecond: 0.5, burst: 1 }],
+        each: undefined,
+        enforce: true,
         jwt: undefined,
         fly: undefined,
         anonymous: false,
@@ -61,7 +63,8 @@ describe('a callers file', () => {
         jwt: { ...jwt, algorithms: ['ES256'], match: { groups: ['x', 'y'], mfa: true, guest: false } },
         limit: { perSecond: 2.5 },
       },
-      { name: 'machine', fly: { org: 'o', app: 'b' } },
+      { name: 'machine', fly: { org: 'o', app: 'b' }, enforce: false },
+      { name: 'people', jwt: { ...jwt, match: { sub: '*' } }, each: 'sub', limits: ['5000/1d', '20/1s'] },
       { name: 'sidecar', anonymous: true },
     ];
     const anywhere = { ...rules, loopbackOnly: true };
@@ -74,7 +77,8 @@ describe('a callers file', () => {
         operations: ['list-api-keys', '/analytics/posts/'],
         workspaces: ['acme', ''],
         weight: 2,
-        limit: { perSecond: 2.5, burst: 7 },
+        limits: [{ perSecond: 2.5, burst: 7 }],
+        enforce: true,
         anonymous: false,
       },
       {
@@ -90,9 +94,17 @@ describe('a callers file', () => {
             { claim: 'guest', patterns: [false] },
           ],
         },
-        limit: { perSecond: 2.5, burst: 3 },
+        limits: [{ perSecond: 2.5, burst: 3 }],
       },
-      { name: 'machine', fly: { org: 'o', app: 'b' } },
+      { name: 'machine', fly: { org: 'o', app: 'b' }, enforce: false },
+      {
+        name: 'people',
+        each: 'sub',
+        limits: [
+          { burst: 20, perSecond: 20, windowMs: 1_000 },
+          { burst: 5_000, windowMs: 86_400_000 },
+        ],
+      },
       { name: 'sidecar', anonymous: true },
     ]);
   });
@@ -189,6 +201,32 @@ describe('a callers file', () => {
       'a limit without rate',
       [{ name: 'a', tokens: [], limit: { burst: 1 } }],
       'callers[0].limit.perSecond: is missing',
+    ],
+    [
+      'a limit beside several',
+      [{ name: 'a', tokens: [], limit: { perSecond: 1 }, limits: ['20/1s'] }],
+      'callers[0].limits: stands beside limit',
+    ],
+    [
+      'a limit in other words',
+      [{ name: 'a', tokens: [], limits: ['20 a second'] }],
+      'callers[0].limits: expects limits like 60/1m,10000/1d',
+    ],
+    [
+      'two limits for one window',
+      [{ name: 'a', tokens: [], limits: ['20/1m', '30/60s'] }],
+      'callers[0].limits: has two limits for windows of one length',
+    ],
+    ['no limits', [{ name: 'a', tokens: [], limits: [] }], 'callers[0].limits: is empty'],
+    [
+      'a claim of a caller without a login',
+      [{ name: 'a', tokens: [], each: 'sub' }],
+      'callers[0].each: names a claim, and only a caller with jwt has claims',
+    ],
+    [
+      'a word for not enforced',
+      [{ name: 'a', tokens: [], enforce: 'no' }],
+      'callers[0].enforce: must be true or false',
     ],
     [
       'anonymous on an open listener',

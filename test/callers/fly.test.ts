@@ -102,6 +102,12 @@ describe('a Fly app', () => {
     expect(error.code).toBe('caller-unauthenticated');
   });
 
+  it('a Fly app is 401 where the proxy of Fly is only what a trusted proxy says of its peer', async () => {
+    const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+    const behindAnother = { ...credentials(signed(statement()), '10.0.0.1'), peer: proxy };
+    await refusal(() => authenticator.authenticate(behindAnother));
+  });
+
   it('a Fly app may send a token instead: the proxy puts Fly-Src on every request, so it never decides against one', async () => {
     const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
     const both = (value: string) =>

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Bucket, fullBucket } from '../../src/callers/bucket.ts';
-import { makeCaller } from '../../src/callers/caller.ts';
+import { type CallerLimit, makeCaller, personOf } from '../../src/callers/caller.ts';
+import { parseLimits } from '../../src/callers/callers-file.ts';
 import { limitFailures } from '../../src/callers/failures.ts';
 import { CallerLimits, rateLimitFields, type SharedBuckets } from '../../src/callers/limit.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
@@ -14,8 +15,8 @@ afterEach(() => {
   cleanUp();
 });
 
-const caller = (limit?: { perSecond: number; burst: number }, name = 'a') =>
-  makeCaller({ name, operations: new Set(), limit });
+const caller = (limit?: CallerLimit, name = 'a') =>
+  makeCaller({ name, operations: new Set(), limits: limit === undefined ? [] : [limit] });
 
 /** What `shared-buckets.ts` does in the store, with the latency of a network. */
 function sharedBucket(latencyMs: number): SharedBuckets & { away: boolean } {
@@ -96,7 +97,13 @@ describe("a caller's own limit", () => {
     const a = caller({ perSecond: 2, burst: 3 });
     const spend = () => limits.spend(a);
     expect([spend(), spend(), spend()].map((spent) => spent?.remaining)).toEqual([2, 1, 0]);
-    expect(spend()).toEqual({ ok: false, limit: a.limit, remaining: 0, resetSeconds: 1, retryAfterMs: 500 });
+    expect(spend()).toEqual({
+      ok: false,
+      limit: a.limits?.[0],
+      remaining: 0,
+      resetSeconds: 1,
+      retryAfterMs: 500,
+    });
     vi.advanceTimersByTime(500);
     expect(spend()).toMatchObject({ ok: true, remaining: 0, retryAfterMs: 0 });
     expect(spend()).toMatchObject({ ok: false, retryAfterMs: 500 });
@@ -166,6 +173,106 @@ describe("a caller's own limit", () => {
     limits.spend(slow);
     const spent = limits.spend(slow);
     expect(spent?.resetSeconds).toBe(Math.ceil((spent?.retryAfterMs ?? 0) / 1000));
+  });
+});
+
+describe('several limits of one caller', () => {
+  const many = (written: string, name = 'a') =>
+    makeCaller({ name, operations: new Set(), limits: parseLimits(written) });
+
+  beforeEach(() => vi.setSystemTime(new Date('2026-03-01T23:59:50Z')));
+
+  it('several limits all hold, and Retry-After is as long as the last of them takes', () => {
+    const limits = new CallerLimits();
+    const a = many('3/1s,5/1d');
+    const passed = (count: number) => Array.from({ length: count }, () => limits.spend(a)?.ok);
+    expect(passed(4)).toEqual([true, true, true, false]);
+    expect(limits.spend(a)).toMatchObject({ remaining: 0, retryAfterMs: 1_000, resetSeconds: 1 });
+    vi.advanceTimersByTime(1_000);
+    expect(passed(3)).toEqual([true, true, false]);
+    expect(limits.spend(a)).toMatchObject({ ok: false, limit: { burst: 5 }, retryAfterMs: 9_000 });
+    vi.advanceTimersByTime(8_999);
+    expect(limits.spend(a)?.ok).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect(passed(4)).toEqual([true, true, true, false]);
+  });
+
+  it('several limits: one that refuses takes nothing of the others', () => {
+    const limits = new CallerLimits();
+    const a = many('1/1s,5/1d');
+    for (let tries = 0; tries < 100; tries++) limits.spend(a);
+    expect(limits.left(a)).toMatchObject([{ remaining: 0 }, { remaining: 4, resetSeconds: 10 }]);
+  });
+
+  it('several limits are all shown, the windows of days until midnight UTC', () => {
+    const spent = new CallerLimits().spend(many('20/1s,300/15m,5000/1d'));
+    expect(spent && rateLimitFields(spent)).toEqual({
+      ratelimit: '"20/1s";r=19;t=1, "300/15m";r=299;t=10, "5000/1d";r=4999;t=10',
+      'ratelimit-policy': '"20/1s";q=20;w=1, "300/15m";q=300;w=900, "5000/1d";q=5000;w=86400',
+    });
+  });
+
+  it('several limits follow a new version of the file: what was used of a window stays used', () => {
+    const limits = new CallerLimits();
+    for (let tries = 0; tries < 4; tries++) limits.spend(many('5/1d'));
+    expect(limits.left(many('3/1h,7/1d'))).toMatchObject([{ remaining: 3 }, { remaining: 3 }]);
+    expect(limits.left(many('2/1d'))).toMatchObject([{ remaining: 0 }]);
+  });
+
+  it('several limits are counted with other gateways, each by itself', async () => {
+    const taken: (number | undefined)[][] = [];
+    const take = (_: string, { burst, windowMs }: CallerLimit, count: number) => {
+      taken.push([burst, windowMs, count]);
+      return Promise.resolve(burst === 5 ? 1 : 2);
+    };
+    const limits = new CallerLimits({ inUse: true, take });
+    const a = many('3/1s,5/1d');
+    limits.spend(a);
+    limits.spend(a);
+    await vi.advanceTimersByTimeAsync(40);
+    expect(taken).toEqual([
+      [3, 1_000, 2],
+      [5, 86_400_000, 2],
+    ]);
+    expect(limits.left(a)).toMatchObject([{ remaining: 2 }, { remaining: 1 }]);
+  });
+});
+
+describe('the limits of people', () => {
+  const staff = makeCaller({ name: 'staff', operations: new Set(), limits: parseLimits('10/1d') });
+  const person = (index: number) => personOf(staff, index.toString(16).padStart(12, '0'));
+  const use = (limits: CallerLimits, index: number, requests: number) => {
+    for (let one = 0; one < requests; one++) limits.spend(person(index));
+  };
+  const leftOf = (limits: CallerLimits, index: number) => limits.left(person(index))[0]?.remaining;
+
+  beforeEach(() => vi.setSystemTime(new Date('2026-03-01T12:00:00Z')));
+
+  it('the limits of people are each their own, and not that of the entry', () => {
+    const limits = new CallerLimits();
+    use(limits, 1, 10);
+    expect(limits.spend(person(1))?.ok).toBe(false);
+    expect(limits.spend(person(2))).toMatchObject({ ok: true, remaining: 9 });
+    expect(limits.spend(staff)).toMatchObject({ ok: true, remaining: 9 });
+  });
+
+  it('the limits of people are not reset by a flood of invented people, and those are forgotten', () => {
+    const limits = new CallerLimits();
+    const real = 50;
+    for (let index = 0; index < real; index++) use(limits, index, 9);
+    for (let invented = 0; invented < 30_000; invented++) use(limits, real + invented, 1);
+    for (let index = 0; index < real; index++) expect(leftOf(limits, index)).toBe(1);
+    // The first of the flood are new again: only so many are remembered.
+    expect(leftOf(limits, real + 1)).toBe(10);
+  });
+
+  it('the limits of people of one entry are not forgotten for those of another', () => {
+    const limits = new CallerLimits();
+    use(limits, 1, 1);
+    const others = makeCaller({ name: 'others', operations: new Set(), limits: parseLimits('10/1d') });
+    for (let invented = 0; invented < 10_001; invented++)
+      for (let one = 0; one < 2; one++) limits.spend(personOf(others, String(invented)));
+    expect(leftOf(limits, 1)).toBe(9);
   });
 });
 

@@ -54,6 +54,25 @@ async function failureOf(read: Promise<unknown>): Promise<unknown> {
   );
 }
 
+describe('what the client asks about its caller', () => {
+  it.each(['http://gateway.example/api', 'http://gateway.example/w/acme/api', 'http://gateway.example/api/'])(
+    'what the client asks about its caller stands beside the base address %s',
+    async (base) => {
+      const client = clientOf([json({ caller: 'reports', limits: [] })], { baseUrl: base, token: 'wag_x' });
+      const { data } = await client.me();
+      expect(data.caller).toBe('reports');
+      expect(client.sent).toMatchObject([
+        { url: 'http://gateway.example/me', headers: { authorization: 'Bearer wag_x' } },
+      ]);
+    },
+  );
+
+  it('what the client asks about its caller fails as a read does', async () => {
+    const client = clientOf([problem('caller-unauthenticated', 401)]);
+    expect(await failureOf(client.me())).toBeInstanceOf(GatewayProblem);
+  });
+});
+
 describe('a read of the client', () => {
   it.each([
     ['list-accounts', '/analytics/accounts/'],

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { check } from '../../src/commands/check.ts';
-import type { CheckReport } from '../../src/commands/check-report.ts';
+import type { CheckReport, LearnedLimit } from '../../src/commands/check-report.ts';
 import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
@@ -34,6 +34,8 @@ async function run(
     settingsProblems = [] as string[],
     addedReads = [] as string[],
     toldLimits = [] as { most: number; window: string }[],
+    linkedBase = undefined as URL | undefined,
+    learned = undefined as LearnedLimit | undefined,
   } = {},
 ) {
   let text = '';
@@ -43,6 +45,7 @@ async function run(
     settingsProblems,
     addedReads,
     toldLimits,
+    linkedBase,
     baseUrl: 'https://analytics.example/api',
     timeoutMs: 25_000,
     json,
@@ -65,6 +68,7 @@ async function run(
       return {
         keyring,
         ask: retryWithKey(attachKey(keyring)(sendUp)),
+        ...(learned && { readLearned: async () => learned }),
         close: () => {
           closed = true;
         },
@@ -95,20 +99,60 @@ describe('a check of the limit', () => {
   ];
   const headers = { 'x-ratelimit-remaining': '57', 'x-ratelimit-reset': '30' };
 
-  it('a check of the limit shows the one that is told and the one that the upstream tells, for programs and for people', async () => {
+  const asked = 'http://127.0.0.1:9091/status?workspace=';
+  const learned = { asked, attemptsPerSecond: 48.512 };
+
+  it('a check of the limit shows the one that is told, the one that the upstream tells and what was learned, for programs and for people', async () => {
     const send = (request: SignedRequest) => ({ ...answer(200, request), headers });
-    const { report } = await run(send, { toldLimits });
+    const { report } = await run(send, { toldLimits, learned });
     expect(report?.limit).toEqual({
       told: [
         { limit: 60, window: '1m' },
         { limit: 10_000, window: '1d' },
       ],
       stated: [{ field: 'x-ratelimit-reset', remaining: 57, resetsInSeconds: 30 }],
+      learned,
     });
-    expect((await run(send, { toldLimits, json: false })).text).toContain(
-      'Limit: UPSTREAM_LIMIT tells 60/1m, 10000/1d; the upstream tells 57 left for 30 s (x-ratelimit-reset); ',
+    expect((await run(send, { toldLimits, learned, json: false })).text).toContain(
+      `Limit: UPSTREAM_LIMIT tells 60/1m, 10000/1d; the upstream tells 57 left for 30 s (x-ratelimit-reset); the gateway that runs has learned about 48.5 a second (${asked})\n`,
     );
     expect((await run((request) => answer(200, request))).report).not.toHaveProperty('limit');
+  });
+
+  it.each([
+    [{ asked, attemptsPerSecond: null }, `the gateway that runs has learned no limit (${asked})`],
+    [{ asked, problem: 'no gateway answers' }, `not known here: ${asked}: no gateway answers`],
+    [{ asked: null, problem: 'ADMIN_PORT is off' }, 'not known here: ADMIN_PORT is off'],
+  ])(
+    'a check of the limit says so where nothing was learned, or where it cannot ask: %j',
+    async (found, words) => {
+      const { text } = await run((request) => answer(200, request), {
+        toldLimits,
+        learned: found,
+        json: false,
+      });
+      expect(text).toContain(
+        `; the upstream tells none; ${words.startsWith('not') ? 'what was learned is ' : ''}${words}\n`,
+      );
+    },
+  );
+});
+
+describe('a check whose answers name the upstream’s address', () => {
+  const send = (request: SignedRequest): Answer => ({
+    ...answer(200, request),
+    headers: { 'content-type': 'application/json' },
+    body: '{"next":"https://analytics.example/api/analytics/accounts/?page=2"}',
+  });
+
+  it('a check says that links lead past the gateway, which is no fault, and not where PUBLIC_BASE_URL is set', async () => {
+    const linkedBase = new URL('https://analytics.example/api');
+    const { status, report } = await run(send, { linkedBase });
+    expect([status, report?.notices]).toEqual([0, [expect.stringContaining('Set PUBLIC_BASE_URL')]]);
+    expect((await run(send, { linkedBase, json: false })).text).toContain(
+      '\nNotice: Answers name the upstream’s',
+    );
+    expect((await run(send)).report).not.toHaveProperty('notices');
   });
 });
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { settingsWithoutEffect } from '../../src/commands/environment.ts';
 import { ConfigError, changedSettings, readConfig } from '../../src/config/config.ts';
 import { unknownSettings } from '../../src/config/names.ts';
+import { noProxy } from '../../src/config/proxy.ts';
 import { settings } from '../../src/config/settings.ts';
 
 const enough = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api' };
@@ -61,6 +62,7 @@ describe('settings that are fine', () => {
     ],
     ['UPSTREAM_MEDIA_TYPES', 'Application/JSON', ['application/json']],
     ['FORWARD_REQUEST_HEADERS', 'Accept-Language', ['accept-language']],
+    ['TRUSTED_PROXIES', '10.0.0.0/8, ::1 ,unix', ['10.0.0.0/8', '::1', 'unix']],
     ['UPSTREAM_LIMIT_HEADERS', 'X-Wait, acme-reset', ['x-wait', 'acme-reset']],
     ['UPSTREAM_LIMIT_HEADERS', '', []],
     [
@@ -135,10 +137,20 @@ describe('settings that are wrong', () => {
     ['UPSTREAM_READS', '/hunter2/../x/'],
     ['UPSTREAM_READS', 'https://hunter2.example/'],
     ['UPSTREAM_READS', '/hunter2/*'],
+    ['TRUSTED_PROXIES', 'balancer.internal'],
+    ['TRUSTED_PROXIES', '10.0.0.0/33'],
+    ['TRUSTED_PROXIES', '10.0.0/8'],
+    ['TRUSTED_PROXIES', 'fd00::/129'],
+    ['TRUSTED_PROXIES', '0.0.0.0/0'],
+    ['TRUSTED_PROXIES', '10.0.0.0/8/8'],
     ['FORWARD_REQUEST_HEADERS', 'X-API-Key'],
     ['FORWARD_REQUEST_HEADERS', 'Connection'],
     ['FORWARD_RESPONSE_HEADERS', 'Set-Cookie'],
-    ['FORWARD_RESPONSE_HEADERS', 'Link'],
+    ['FORWARD_RESPONSE_HEADERS', 'Location'],
+    ['PUBLIC_BASE_URL', 'gateway.internal'],
+    ['PUBLIC_BASE_URL', 'https://hunter2@gateway.internal'],
+    ['PUBLIC_BASE_URL', 'https://gateway.internal/api'],
+    ['PUBLIC_BASE_URL', 'https://gateway.internal/?a'],
     ['FORWARD_REQUEST_HEADERS', '@hunter2'],
     ['FORWARD_REQUEST_HEADERS_UNKEYED', 'Cookie'],
     ['FORWARD_REQUEST_HEADERS_UNKEYED', 'X-Hunter2'],
@@ -525,5 +537,114 @@ describe('the settings of several workspaces', () => {
       'UPSTREAM_BASE_URL_EMEA',
       'UPSTREAM_API_KEY_FROM_ASIA_PACIFIC',
     ]);
+  });
+});
+
+describe('the settings of a proxy', () => {
+  it.each([
+    ['http://proxy.internal', { host: 'proxy.internal', port: 80, isTls: false, credentials: undefined }],
+    ['proxy.internal:3128', { host: 'proxy.internal', port: 3128, isTls: false, credentials: undefined }],
+    ['https://a%40b:p%3Aw@[::1]:3129/', { host: '::1', port: 3129, isTls: true, credentials: 'a@b:p:w' }],
+  ])('HTTPS_PROXY=%s', (text, address) => {
+    expect(readConfig({ ...enough, HTTPS_PROXY: text }).HTTPS_PROXY).toEqual(address);
+    expect(readConfig({ ...enough, https_proxy: text, HTTPS_PROXY: 'http://other' }).HTTPS_PROXY).toEqual(
+      address,
+    );
+  });
+
+  it.each([
+    'socks5://proxy:1080',
+    'http://',
+    'http://u:secret@proxy/path',
+    'http://u:%zz@proxy',
+    'ftp://secret',
+    'http://pröxy',
+  ])('HTTPS_PROXY=%s stops the start, unsaid', (text) => {
+    const [problem = '', ...others] = problemsOf({ ...enough, HTTPS_PROXY: text });
+    expect(problem).toMatch(/^HTTPS_PROXY (?:expects|must|has) /);
+    expect(problem).not.toMatch(/secret|zz|socks/);
+    expect(others).toEqual([]);
+  });
+
+  it.each<[list: string, named: readonly string[], others: readonly string[]]>([
+    [
+      'example.com',
+      ['example.com', 'a.example.com', 'A.Example.COM.'],
+      ['badexample.com', 'example.com.evil.test'],
+    ],
+    ['.example.com *.corp', ['example.com', 'a.example.com', 'x.corp'], ['xcorp']],
+    ['example.com:8443', ['example.com:8443'], ['example.com']],
+    [
+      '10.0.0.0/8,fd00::/8',
+      ['10.1.2.3', '::ffff:10.1.2.3', 'fd12::1'],
+      ['11.0.0.1', 'fe80::1', '10.example.com'],
+    ],
+    [
+      '192.0.2.7, [2001:db8::1]:8443',
+      ['192.0.2.7', '2001:db8:0::1:8443'],
+      ['192.0.2.70', '2.7', '2001:db8::1:443'],
+    ],
+    ['0.2.7', [], ['192.0.2.7', '10.2.7']],
+    ['*', ['anything.test', '192.0.2.1', '::1:443'], []],
+    ['*:8443', ['anything.test:8443'], ['anything.test']],
+    ['', [], ['example.com']],
+  ])('NO_PROXY=%s', (list, named, others) => {
+    const { names, unreadable } = noProxy(list);
+    const isNamed = (text: string): boolean => {
+      const [, host = text, port = '443'] = /^(.*):(8443|443)$/.exec(text) ?? [];
+      return names(host, Number(port));
+    };
+    expect(named.filter((one) => !isNamed(one))).toEqual([]);
+    expect(others.filter(isNamed)).toEqual([]);
+    expect(unreadable).toBe(0);
+  });
+
+  it('an http: upstream that a proxy would take stops the start', () => {
+    const upstream = { UPSTREAM_BASE_URL: 'http://analytics.internal/api', UPSTREAM_ALLOW_HTTP: 'true' };
+    const proxy = { HTTP_PROXY: 'http://user:secret@proxy:3128' };
+    expect(problemsOf({ ...upstream, ...proxy })).toEqual([
+      'HTTP_PROXY is for UPSTREAM_BASE_URL as well, which is http:, and the proxy would read its key: make that https:, or name its host in NO_PROXY',
+    ]);
+    expect(problemsOf({ ...upstream, http_proxy: 'http://proxy:3128' })).toHaveLength(1);
+    for (const direct of [{ NO_PROXY: '.internal' }, { UPSTREAM_BASE_URL: 'http://127.0.0.1/api' }])
+      expect(problemsOf({ ...upstream, ...proxy, ...direct })).toEqual([]);
+  });
+
+  it('credentials are in one place', () => {
+    const both = {
+      HTTPS_PROXY: 'http://ann:secret@proxy:3128',
+      PROXY_AUTHORIZATION_FROM: 'file:/run/secrets/proxy',
+    };
+    expect(problemsOf({ ...enough, ...both })).toEqual([
+      'PROXY_AUTHORIZATION_FROM and the credentials in HTTPS_PROXY contradict each other',
+    ]);
+    expect(problemsOf({ ...enough, PROXY_AUTHORIZATION_FROM: 'secret' })).toEqual([
+      'PROXY_AUTHORIZATION_FROM expects file:/path',
+    ]);
+  });
+
+  it.each<[Record<string, string>, string[]]>([
+    [{ HTTPS_PROXY: 'http://proxy', HTTP_PROXY: 'http://proxy', NO_PROXY: '.internal' }, []],
+    [{ HTTP_PROXY: 'http://proxy', no_proxy: '.internal' }, ['HTTP_PROXY is ignored', 'NO_PROXY is ignored']],
+    [
+      { all_proxy: 'http://proxy', PROXY_AUTHORIZATION_FROM: 'file:/a' },
+      ['ALL_PROXY is', 'PROXY_AUTHORIZATION_FROM is'],
+    ],
+    [
+      { HTTPS_PROXY: 'http://a', PROXY_AUTHORIZATION_FROM: 'file:/a', UPSTREAM_API_KEY_FROM: 'gcp-sm:x' },
+      ['PROXY_AUTHORIZATION_FROM is not used for gcp-sm:'],
+    ],
+    [
+      { HTTPS_PROXY: 'http://a', https_proxy: 'http://b' },
+      ['HTTPS_PROXY is ignored, because https_proxy says'],
+    ],
+    [{ HTTPS_PROXY: 'http://a', NO_PROXY: 'a/b,10.0.0.0/99,c' }, ['NO_PROXY has 2 members']],
+    [
+      { HTTPS_PROXY: 'http://a', UPSTREAM_BASE_URL: 'http://127.0.0.1/api' },
+      ['HTTPS_PROXY is not used for UPSTREAM_BASE'],
+    ],
+  ])('of %j, what has no effect is named', (environment, expected) => {
+    const found = settingsWithoutEffect({ ...enough, ...environment });
+    expect(found).toEqual(expected.map((start) => expect.stringContaining(start)));
   });
 });

@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { problems } from '../../src/errors.ts';
-import { bearer, enrol, startWith } from '../support/callers-files.ts';
+import { bearer, enrol, startWith, writeCallersFile } from '../support/callers-files.ts';
 import { accounts, type Came, startPair, type TestGateway } from '../support/gateway.ts';
+import { startWorkspaces } from '../support/workspaces.ts';
 
 /** As Chromium sends it when it goes to a page. */
 const browserAccept = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8';
@@ -16,6 +17,7 @@ function operationsIn(came: Came): string[] {
   return Object.entries(described).map(([path, { get }]) => `${path} ${get.operationId}`);
 }
 
+const me = '/me me';
 const both = ['/analytics/accounts/ list-accounts', '/users/api-keys/ list-api-keys'];
 
 describe('the documents for those who write callers', () => {
@@ -101,7 +103,7 @@ describe('the API document of a gateway', () => {
     const { ask } = await startPair({ UPSTREAM_READS: '/analytics/reports/:id/' });
     const came = await ask('/openapi.json');
     expect(came.headers['content-type']).toBe('application/json');
-    expect(operationsIn(came)).toEqual([...both, '/analytics/reports/{id}/ /analytics/reports/:id/']);
+    expect(operationsIn(came)).toEqual([...both, '/analytics/reports/{id}/ /analytics/reports/:id/', me]);
     expect(came.json()['security']).toContainEqual({});
   });
 
@@ -109,10 +111,13 @@ describe('the API document of a gateway', () => {
     const { token, entry } = enrol('reports-of-finance');
     const { token: idle, entry: idleEntry } = enrol('idle', { operations: [] });
     const { ask } = await startWith([entry, idleEntry]);
-    expect(operationsIn(await ask('/openapi.json'))).toEqual(both);
-    expect(operationsIn(await ask('/openapi.json', { headers: bearer(token) }))).toEqual([both[0]]);
-    expect(operationsIn(await ask('/openapi.json', { headers: { 'x-api-key': token } }))).toEqual([both[0]]);
-    expect(operationsIn(await ask('/openapi.json', { headers: bearer(idle) }))).toEqual([]);
+    expect(operationsIn(await ask('/openapi.json'))).toEqual([...both, me]);
+    expect(operationsIn(await ask('/openapi.json', { headers: bearer(token) }))).toEqual([both[0], me]);
+    expect(operationsIn(await ask('/openapi.json', { headers: { 'x-api-key': token } }))).toEqual([
+      both[0],
+      me,
+    ]);
+    expect(operationsIn(await ask('/openapi.json', { headers: bearer(idle) }))).toEqual([me]);
     expect((await ask('/docs', { headers: bearer(idle) })).body.toString()).toContain('No operation');
   });
 
@@ -144,6 +149,107 @@ describe('the API document of a gateway', () => {
     const headers = bearer(token);
     for (const path of ['/openapi.json', '/docs']) expect((await ask(path, { headers })).status).toBe(200);
     expect((await ask(accounts, { headers })).status).toBe(200);
+  });
+});
+
+interface ShapeOfMe {
+  readonly required: readonly string[];
+  readonly properties: Readonly<Record<string, Partial<ShapeOfMe> & { readonly items?: ShapeOfMe }>>;
+}
+
+describe('what a caller may ask about itself', () => {
+  const expires = '2027-01-01T00:00:00Z';
+  const reports = enrol('reports', { limits: ['2/1h', '5000/1d'] });
+  const [token] = (reports.entry as { tokens: [object] }).tokens;
+  const ending = { ...reports.entry, tokens: [{ ...token, expires }] };
+  const headers = bearer(reports.token);
+
+  it('a caller is told its name, grants, limits and requests, without the upstream, and nothing may keep it', async () => {
+    const { ask, standIn, logLines } = await startWith([ending]);
+    for (let read = 0; read < 2; read++) await ask(accounts, { headers });
+    expect((await ask('/api/users/api-keys/', { headers })).status).toBe(429);
+    const came = await ask('/me', { headers });
+    expect([came.status, came.headers['cache-control'], came.headers['content-type']]).toEqual([
+      200,
+      'no-store',
+      'application/json',
+    ]);
+    const { limits, ...rest } = came.json();
+    expect(rest).toEqual({
+      caller: 'reports',
+      by: 'token',
+      subject: null,
+      expires: '2027-01-01T00:00:00.000Z',
+      workspaces: [{ name: null, base: '/api', operations: ['list-accounts'] }],
+      today: { requests: 3, fromMemory: 1, sentUp: 1, refused: 1 },
+    });
+    expect(limits).toEqual([
+      { limit: '2/1h', remaining: 0, resetSeconds: expect.any(Number) },
+      { limit: '5000/1d', remaining: 4_998, resetSeconds: expect.any(Number) },
+    ]);
+    expect(standIn.requests).toHaveLength(1);
+    expect(logLines().at(-1)).toMatchObject({ caller: 'reports', operation: 'me', status: 200 });
+  });
+
+  it('what a caller is told has the shape of the API document', async () => {
+    const { ask } = await startWith([ending]);
+    const { components } = (await ask('/openapi.json')).json() as {
+      components: { schemas: { Me: ShapeOfMe } };
+    };
+    const { Me } = components.schemas;
+    const came = (await ask('/me', { headers })).json();
+    expect(Object.keys(came)).toEqual(Me.required);
+    for (const list of ['workspaces', 'limits']) {
+      const [first] = came[list] as object[];
+      expect(Object.keys(first ?? {})).toEqual(Me.properties[list]?.items?.required);
+    }
+    expect(Object.keys(came['today'] as object)).toEqual(Me.properties['today']?.required);
+  });
+
+  it('a caller is told of its workspaces by their own base addresses, below the public one', async () => {
+    const entry = { ...reports.entry, workspaces: ['acme', 'other'] };
+    const CALLERS_FILE = writeCallersFile([entry]);
+    const PUBLIC_BASE_URL = 'https://gateway.internal';
+    const { gateway } = await startWorkspaces(['acme', 'other', 'third'], { CALLERS_FILE, PUBLIC_BASE_URL });
+    expect((await gateway.ask('/me', { headers })).json()['workspaces']).toEqual([
+      { name: 'acme', base: `${PUBLIC_BASE_URL}/w/acme/api`, operations: ['list-accounts'] },
+      { name: 'other', base: `${PUBLIC_BASE_URL}/w/other/api`, operations: ['list-accounts'] },
+    ]);
+  });
+
+  it('a caller is told by HEAD and to pages of listed origins; other methods, wrong tokens and strangers are refused', async () => {
+    const page = 'https://page.example';
+    const { ask } = await startWith([ending], { CORS_ORIGINS: page });
+    const head = await ask('/me', { headers: { ...headers, origin: page }, method: 'HEAD' });
+    expect([head.status, head.body.length, head.headers['access-control-allow-origin']]).toEqual([
+      200,
+      0,
+      page,
+    ]);
+    const asked = { origin: page, 'access-control-request-method': 'GET' };
+    expect((await ask('/me', { headers: asked, method: 'OPTIONS' })).status).toBe(204);
+    expect((await ask('/me', { headers, method: 'POST' })).json()).toMatchObject({
+      code: 'method-not-allowed',
+    });
+    expect((await ask('/me')).json()).toMatchObject({ code: 'caller-unauthenticated' });
+    expect((await ask('/me', { headers: bearer('wag_wrong') })).status).toBe(401);
+  });
+
+  it('an anonymous caller is told what it may do, and pages of other sites are not', async () => {
+    const { ask } = await startPair();
+    expect((await ask('/me')).json()).toMatchObject({
+      caller: 'anonymous',
+      by: 'anonymous',
+      expires: null,
+      workspaces: [{ name: null, base: '/api', operations: ['list-accounts', 'list-api-keys'] }],
+      limits: [],
+    });
+    const link = {
+      'sec-fetch-site': 'cross-site',
+      'sec-fetch-mode': 'navigate',
+      'sec-fetch-dest': 'document',
+    };
+    expect((await ask('/me', { headers: link })).status).toBe(403);
   });
 });
 

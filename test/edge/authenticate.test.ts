@@ -15,6 +15,7 @@ function asking() {
   const request = new InboundRequest(
     incoming as unknown as IncomingMessage,
     outgoing as unknown as ServerResponse,
+    (connected) => connected,
   );
   const verified = Promise.withResolvers<Authenticated>();
   const next = vi.fn(() => ({ status: 200, fields: [], body: null }));

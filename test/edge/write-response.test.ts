@@ -3,9 +3,12 @@ import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { answerThrough } from '../../src/edge/adapter.ts';
 import type { Reply } from '../../src/edge/inbound.ts';
+import { findPeerBehind } from '../../src/edge/peer.ts';
 import { createHttpServer } from '../../src/edge/server.ts';
 import { linesOf, takesText } from '../../src/edge/write-response.ts';
 import { bufferOf, latin1Of, payloadOf, smallBytes } from '../../src/http/payload.ts';
+
+const findPeer = findPeerBehind([]);
 
 const bodies = {
   empty: Buffer.alloc(0),
@@ -33,7 +36,7 @@ const answer = answerThrough(
     if (way === 'without') return reply;
     return { ...reply, fields: own, common };
   },
-  { endsConnection: () => draining, onFault: (error) => faults.push(error) },
+  { endsConnection: () => draining, onFault: (error) => faults.push(error), findPeer },
 );
 const limits = {
   ...{ headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000 },
@@ -128,7 +131,7 @@ describe('a head that is written as text is, byte for byte, what Node writes', (
 
   it('a caller that half-closes gets a whole 500 where its reply fails after the first bytes of it have left', async () => {
     const late = Promise.withResolvers<Reply>();
-    const answering = { endsConnection: () => false, onFault: () => {} };
+    const answering = { endsConnection: () => false, onFault: () => {}, findPeer };
     const failing = createHttpServer(
       answerThrough(() => late.promise, answering),
       limits,
@@ -172,7 +175,7 @@ describe('a field value that could end its line', () => {
             body: '',
           };
         },
-        { endsConnection: () => false, onFault: () => {} },
+        { endsConnection: () => false, onFault: () => {}, findPeer },
       ),
     );
     await new Promise<void>((resolve) => late.listen(0, '127.0.0.1', resolve));

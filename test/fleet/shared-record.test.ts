@@ -14,7 +14,7 @@ import { type GateRecord, openRecord } from '../../src/gate/scheduler.ts';
 const paced: GateRecord = {
   ...openRecord,
   ...{ state: 'paced', perMs: 0.05, isMeasured: true, crowd: 12, crowdMs: 40, unstatedMs: 80 },
-  ...{ level: 2.5, levelMs: 900, probeMs: 6_000, probeIntervalMs: 5_000 },
+  ...{ level: 2.5, levelMs: 900, exploreMs: 6_000, exploreIntervalMs: 5_000 },
   marks: [{ atMs: 500, sent: 10 }],
 };
 const plain: SharedRecord = writeRecord(paced, 20, 1_000);
@@ -23,7 +23,7 @@ describe('the record of the gate', () => {
   it('the record of the gate, read by a gateway with another clock, is the one that was written, at the start of a new stretch', () => {
     const read = readRecord(JSON.parse(JSON.stringify(plain)), 700, 50_000, 50_000);
     expect(read).toMatchObject({ state: 'paced', perMs: 0.05, isMeasured: true, crowd: 12, level: 2.5 });
-    expect(read.probeMs).toBe(55_000);
+    expect(read.exploreMs).toBe(55_000);
     expect(read.levelMs - 50_000).toBe(paced.levelMs - 1_000);
     expect(read.marks).toEqual([{ atMs: 50_000, sent: 700 }]);
   });

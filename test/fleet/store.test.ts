@@ -294,6 +294,18 @@ describe.skipIf(redisProgram === undefined)("a caller's bucket in the shared sto
     expect(Math.min(...left.map(Number))).toBeCloseTo(-15, 0);
   });
 
+  it("a caller's bucket in the shared store is one for each window, and kept until it ends", async () => {
+    await using server = await startRedis();
+    const [one, other] = (await gatewaysOf(server, 2)) as [SharedBuckets, SharedBuckets];
+    const day = { perSecond: 1, burst: 86_400, windowMs: 86_400_000 };
+    expect(await one.take('a', day, 20)).toBe(86_380);
+    expect(await other.take('a', day, 5)).toBe(86_375);
+    const keptMs = Number((await server.command('PTTL', await nameIn(server))).replace(/\D/g, ''));
+    expect(keptMs).toBeLessThanOrEqual(day.windowMs - (Date.now() % day.windowMs) + 2_000);
+    expect(await one.take('a', limit, 1)).toBeCloseTo(59, 0);
+    expect((await nameIn(server)).split(/\s+/)).toHaveLength(2);
+  });
+
   it.each<[string, (name: string) => readonly string[]]>([
     ['a level of its own', (name) => ['SET', name, '-3600 1 x']],
     [
@@ -403,6 +415,36 @@ describe.skipIf(redisProgram === undefined)('gateways in the shared store', () =
     await add(two.id, said);
     await one.beat();
     expect(sharing()).toBe(1);
+  });
+});
+
+describe.skipIf(redisProgram === undefined)('a long text in the shared store', () => {
+  it('a long text in the shared store, which no gateway has written, is not sent to one, whatever its name', async () => {
+    await using server = await startRedis();
+    const { store } = open(server, undefined, 10_000);
+    await inUse(store);
+    for (const name of ['answer', 'turn', 'outcome', 'test:gateway:00000001', 'bucket', 'lease', 'known'])
+      await server.command('SETRANGE', name, '4000000', 'x');
+    await server.command('EXPIRE', 'turn', '1');
+    await server.command('EXPIRE', 'lease', '1');
+    const long = 'x'.repeat(100_000);
+    await server.command('HSET', 'purges', '*', long, 'list-accounts', long);
+    await server.command('ZADD', 'gateways', '9e15', '00000001', '9e15', long);
+    const bytes = (part: unknown): number =>
+      Array.isArray(part) ? part.reduce((sum, one) => sum + bytes(one), 0) : String(part ?? '').length;
+    const sent = await Promise.all([
+      store.run(
+        'look',
+        ['answer', 'turn', 'outcome', 'purges'],
+        ['a', '9000', 'list-accounts', '1', '0'],
+        bytes,
+      ),
+      store.run('heartbeat', ['gateways'], ['00000002', 'facts', '3000', 'test:gateway:'], bytes),
+      store.run('purges', ['purges'], ['*', 'list-accounts'], bytes),
+      store.run('lease', ['lease', 'known'], ['a', '9000', 'look', '', '1000', ''], bytes),
+      store.run('bucket', ['bucket'], ['', 'b', '1000'], bytes),
+    ]);
+    for (const size of sent) expect(size).toBeLessThan(200);
   });
 });
 

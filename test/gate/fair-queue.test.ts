@@ -44,6 +44,17 @@ describe('the fair queue', () => {
     expect(names(queue, 1)).toBe('b');
   });
 
+  it('the fair queue remembers no flow for ever, however many people come while it is never empty', () => {
+    const queue = filled(...many(30_000, 'a'));
+    for (let person = 0; person < 20_000; person++) {
+      queue.add(entry(`staff/${person}`));
+      const turns = names(queue, 2);
+      // Each has its turn as if all were remembered.
+      expect([`astaff/${person}`, `staff/${person}a`]).toContain(turns);
+    }
+    expect(queue.remembered).toBeLessThan(2_000);
+  });
+
   it('the fair queue lets background refreshes go last', () => {
     const queue = filled(entry('a', 1, true), entry('b'), entry('b'));
     expect(names(queue)).toBe('bba');

@@ -53,7 +53,7 @@ beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
 
 describe('a 429 to any caller', () => {
-  it('a 429 closes the gate until the absolute time of its Retry-After, and then one probe goes', async () => {
+  it('a 429 closes the gate until the absolute time of its Retry-After, and then one trial goes', async () => {
     const { sent, ask } = gated();
     const first = ask();
     sent[0]?.answer(429, { 'retry-after': '3' });
@@ -75,7 +75,7 @@ describe('a 429 to any caller', () => {
     expect(waiting[1]?.trace.waitedMs).toBeGreaterThan(2000);
   });
 
-  it('the gate closes for longer and longer when probes are answered with 429 and no wait is stated', async () => {
+  it('the gate closes for longer and longer when trials are answered with 429 and no wait is stated', async () => {
     const { sent, ask } = gated();
     ask();
     sent[0]?.answer(429);
@@ -126,7 +126,7 @@ describe('a 429 to any caller', () => {
     expect(await late.result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 3_540_000 });
   });
 
-  it('the gate forgets the stated time once a probe is accepted', async () => {
+  it('the gate forgets the stated time once a trial is accepted', async () => {
     const { gate, sent, ask } = gated({ maxClosedMs: 60_000 });
     ask();
     sent[0]?.answer(429, { 'retry-after': '3600' });
@@ -142,16 +142,16 @@ describe('a 429 to any caller', () => {
     expect(await ask({}, 50).result).toMatchObject({ retryAfterMs: 1000 });
   });
 
-  it('the next probe goes when the first gets no answer', async () => {
+  it('the next trial goes when the first gets no answer', async () => {
     const { sent, ask } = gated();
     ask();
     sent[0]?.answer(429);
     await flush();
-    const probe = ask();
+    const trial = ask();
     ask();
     await vi.advanceTimersByTimeAsync(500);
     sent[1]?.fail(new GatewayError('upstream-unreachable'));
-    expect(await probe.result).toMatchObject({ code: 'upstream-unreachable' });
+    expect(await trial.result).toMatchObject({ code: 'upstream-unreachable' });
     expect(sent).toHaveLength(3);
   });
 
@@ -172,7 +172,7 @@ describe('a closed gate without requests', () => {
     return subject;
   };
 
-  it('a closed gate without requests shows by the clock that it is about to probe, and later that it is open', async () => {
+  it('a closed gate without requests shows by the clock that it is about to try, and later that it is open', async () => {
     const { gate, changes } = await closedFor('60');
     expect(gate.snapshot()).toMatchObject({ state: 'closed', closedForSeconds: 60 });
     await vi.advanceTimersByTimeAsync(60_000);
@@ -535,6 +535,6 @@ describe('the changes that the gate reports', () => {
       'closed half-open',
       'half-open paced',
     ]);
-    expect(changes[0]).toMatchObject({ closedForMs: 1000, statedWaitMs: 1000 });
+    expect(changes[0]).toMatchObject({ closedForSeconds: 1, statedWaitSeconds: 1 });
   });
 });

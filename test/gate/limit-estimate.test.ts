@@ -3,7 +3,7 @@ import {
   burstOf,
   firstGuess,
   type LimitEstimate,
-  measured,
+  measure,
   type Stretch,
 } from '../../src/gate/limit-estimate.ts';
 
@@ -98,7 +98,7 @@ describe('a later 429', () => {
       true,
     ],
   ])('%s', (_, before, seen, rate, isMeasured) => {
-    const after = measured(before, seen);
+    const after = measure(before, seen);
     expect(perSecond(after)).toBeCloseTo(rate, 1);
     expect(after.isMeasured).toBe(isMeasured);
   });

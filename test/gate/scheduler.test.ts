@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
-import { dueMs, taken } from '../../src/gate/pacer.ts';
+import { dueMs, takeTurn } from '../../src/gate/pacer.ts';
 import { openRecord, type Permit, type Rejected, Scheduler } from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import { type Figures, type Scenario, simulate } from '../support/gate-simulation.ts';
@@ -156,11 +156,32 @@ describe('the scheduler under any history', () => {
         }
         // An hour later nothing of it is left.
         now += 3_600_000;
-        expect(gate.snapshot(now)).toMatchObject({ state: 'open', closedForMs: 0, statedWaitMs: 0 });
+        expect(gate.snapshot(now)).toMatchObject({
+          state: 'open',
+          closedForSeconds: 0,
+          statedWaitSeconds: 0,
+        });
         expect(gate.admit([{ name: 'lone', weight: 1, background: false }], now)).toBeDefined();
       }),
       { numRuns: 2000, seed: 4 },
     );
+  });
+});
+
+describe('what successes say is left', () => {
+  it('what successes say is left holds a request for maxClosedMs at most, and the gate says for how long', () => {
+    const gate = new Scheduler<Queued>({ ...options, maxClosedMs: 300_000 });
+    for (const [at, remaining] of [5, 4, 3, 2, 1, 0].entries())
+      gate.fields.heard(
+        [{ name: 'ratelimit', remaining, resetMs: 1e9 - at * 1_000 }],
+        at * 1_000 - 10,
+        at * 1_000,
+      );
+    expect(gate.snapshot(6_000)).toMatchObject({ state: 'open', closedForSeconds: 299 });
+    const flow = { name: 'one', weight: 1, background: false };
+    expect(gate.admit([flow], 304_999)).toBeUndefined();
+    expect(gate.admit([flow], 305_000)).toBeDefined();
+    expect(gate.admit([flow], 305_001)).toBeUndefined();
   });
 });
 
@@ -250,7 +271,7 @@ describe('a 429 that our own sending does not explain', () => {
           gate.settled(next.permit, isAccepted ? accepted : { waitMs }, nowMs);
         }
       }
-      return gate.snapshot(65_000).perSecond ?? 0;
+      return gate.snapshot(65_000).attemptsPerSecond ?? 0;
     };
     expect(run(undefined)).toBeGreaterThan(45);
     expect(run(20)).toBeGreaterThan(45);
@@ -305,8 +326,11 @@ describe('a 429 that comes late', () => {
     gate.settled(later, { waitMs: undefined }, trialMs + 10);
     expect(gate.snapshot(trialMs + 10).state).toBe('paced');
     gate.settled(late, { waitMs: 2_000 }, trialMs + 20);
-    expect(gate.snapshot(trialMs + 20)).toMatchObject({ state: 'closed', statedWaitMs: 2_000 });
-    expect(gate.snapshot(trialMs + 2_200)).toMatchObject({ state: 'half-open', perSecond: before.perSecond });
+    expect(gate.snapshot(trialMs + 20)).toMatchObject({ state: 'closed', statedWaitSeconds: 2 });
+    expect(gate.snapshot(trialMs + 2_200)).toMatchObject({
+      state: 'half-open',
+      attemptsPerSecond: before.attemptsPerSecond,
+    });
   });
 });
 
@@ -322,7 +346,7 @@ describe('a turn that is not used', () => {
         );
       return gate;
     };
-    const gate = pacedAt({ level: 1, levelMs: 0, probeMs: 1e9, marks: [{ atMs: 0, sent: 0 }] });
+    const gate = pacedAt({ level: 1, levelMs: 0, exploreMs: 1e9, marks: [{ atMs: 0, sent: 0 }] });
     const turn = gate.next(0);
     expect('permit' in turn && turn.permit.flow.name).toBe('a');
     expect(gate.next(0)).toMatchObject({ request: undefined, untilMs: 100 });
@@ -340,7 +364,7 @@ describe('429s of one cooldown', () => {
     const permits = [0, 5, 10].map((nowMs) => gate.admit([flow], nowMs) as Permit);
     for (const at of [1, 2, 0]) gate.settled(permits[at] as Permit, { waitMs: undefined }, 20 + 100 * at);
     expect(gate.record).toMatchObject({ throttled: 3, lastThrottled: { atMs: 10, sent: 2 } });
-    expect(gate.snapshot(20).closedForMs).toBeLessThanOrEqual(1.05 * options.baseMs + 100);
+    expect(gate.snapshot(20).closedForSeconds * 1000).toBeLessThanOrEqual(1.05 * options.baseMs + 100);
   });
 });
 
@@ -391,7 +415,7 @@ describe('turns that are answered with 429', () => {
   it('turns that are answered with 429 are given back to their caller', () => {
     const gate = new Scheduler<Queued>(options);
     gate.record = { ...openRecord, state: 'paced', perMs: 1, isMeasured: true, crowd: 10, levelMs: -10 };
-    gate.record = { ...gate.record, marks: [{ atMs: 0, sent: 0 }], probeMs: 60_000 };
+    gate.record = { ...gate.record, marks: [{ atMs: 0, sent: 0 }], exploreMs: 60_000 };
     const enter = (name: string): void => {
       const flow = { name, weight: 1, background: false };
       gate.enter({ context: { flows: [flow], deadlineMs: 60_000 }, arrivedMs: 0 }, 0);
@@ -461,7 +485,7 @@ describe('a guess that grows for an hour without a 429', () => {
     const marks = [{ atMs: 0, sent: 0 }];
     const guess = { ...openRecord, ...limit, marks, riseMs: 1 };
     const hourMs = 3_600_000;
-    expect(dueMs(taken(taken(guess, hourMs), hourMs), hourMs)).toBeGreaterThanOrEqual(hourMs);
+    expect(dueMs(takeTurn(takeTurn(guess, hourMs), hourMs), hourMs)).toBeGreaterThanOrEqual(hourMs);
   });
 });
 

@@ -87,12 +87,14 @@ describe('a told limit', () => {
   it('the whole of a told limit is used, and again as soon as the first of its attempts leave the window', () => {
     const gate = scheduler(told(3, 1000));
     expect(spend(gate, 'a', 0, 2)).toBe(2);
-    expect(gate.snapshot(0).limits).toEqual([{ ...told(3, 1000), used: 2, remaining: 1, resetsInMs: 1000 }]);
+    expect(gate.snapshot(0).limits).toEqual([
+      { window: '1000ms', limit: 3, used: 2, remaining: 1, resetsInSeconds: 1, beside: { windowSeconds: 1 } },
+    ]);
     expect(spend(gate, 'b', 500)).toBe(1);
     expect(spend(gate, 'b', 999)).toBe(0);
     expect(spend(gate, 'b', 1000)).toBe(2);
-    expect(gate.snapshot(1000).limits).toMatchObject([{ used: 3, remaining: 0, resetsInMs: 500 }]);
-    expect(gate.snapshot(9000).limits).toMatchObject([{ used: 0, remaining: 3, resetsInMs: 0 }]);
+    expect(gate.snapshot(1000).limits).toMatchObject([{ used: 3, remaining: 0, resetsInSeconds: 0.5 }]);
+    expect(gate.snapshot(9000).limits).toMatchObject([{ used: 0, remaining: 3, resetsInSeconds: 0 }]);
   });
 
   it('an attempt that was not made keeps no place', () => {

@@ -6,7 +6,7 @@ const limit = (remaining: number, resetMs: number) => [{ name: 'ratelimit', rema
 
 /** One attempt after the other, each second one: what was left in their answers, of a window that ends after a minute. */
 function heard(left: readonly number[], resetMs = (atMs: number) => 60_000 - atMs) {
-  const fields = new LimitFields(0);
+  const fields = new LimitFields(0, 600_000);
   const ignored = left.flatMap((remaining, at) =>
     fields.heard(limit(remaining, resetMs(at * 1_000)), at * 1_000 - 10, at * 1_000),
   );
@@ -36,7 +36,7 @@ describe('fields that tell what is left', () => {
   });
 
   it('fields that tell what is left may come in another order than they were written', () => {
-    const fields = new LimitFields(0);
+    const fields = new LimitFields(0, 600_000);
     for (const [at, remaining] of [9, 6, 8, 7, 3, 5, 4, 0, 2, 1].entries())
       expect(fields.heard(limit(remaining, 60_000 - at), -5, at)).toEqual([]);
     for (const [at, remaining] of [-1, -2, -3, -4, -5].entries())
@@ -44,8 +44,28 @@ describe('fields that tell what is left', () => {
     expect(fields.turnMs(0, 2_000)).toBe(60_000);
   });
 
+  it('fields that tell what is left hold one attempt no longer than a bound, and its answer may contradict them', () => {
+    const day = 86_400_000;
+    const { fields } = heard([5, 4, 3, 2, 1, 0], (atMs) => 30 * day - atMs);
+    expect(fields.turnMs(0, 5_100)).toBe(605_000);
+    expect(fields.turnMs(0, 605_000)).toBe(605_000);
+    // No second one beside it, nor after it where it agrees.
+    expect(fields.turnMs(1, 605_000)).toBe(30 * day);
+    fields.heard(limit(0, 30 * day - 606_000), 4_000, 606_000);
+    expect(fields.turnMs(0, 606_100)).toBe(1_206_000);
+    expect(fields.heard(limit(99, 60_000), 1_206_000, 1_206_100)).toEqual(['ratelimit']);
+    expect(fields.turnMs(9, 1_206_200)).toBe(1_206_200);
+  });
+
+  it('fields that tell what is left belong to a window that is over where they were sent in it', () => {
+    const { fields } = heard([5, 4, 3, 2, 1, 0]);
+    fields.heard(limit(9, 60_000), 59_900, 60_000);
+    expect(fields.heard(limit(0, 0), 59_000, 60_100)).toEqual([]);
+    expect(fields.heard(limit(0, 0), 60_050, 60_100)).toEqual(['ratelimit']);
+  });
+
   it('of fields that tell what is left the last part goes evenly until the reset', () => {
-    const fields = new LimitFields(0.25);
+    const fields = new LimitFields(0.25, 600_000);
     for (let at = 0; at <= 30; at += 1) fields.heard(limit(40 - at, 40_000 - at), at - 1, at);
     expect(fields.turnMs(0, 100)).toBeCloseTo(4_000, -2);
     expect(fields.turnMs(9, 100)).toBe(40_000);
@@ -96,6 +116,10 @@ describe('what an answer states of a limit', () => {
     [
       { 'x-ratelimit-remaining-reads': '4', 'x-ratelimit-reset-reads': '6ms' },
       [['x-ratelimit-reset-reads', 4, 6]],
+    ],
+    [
+      { ratelimit: ';r=1;t=1,'.repeat(1_000) },
+      Array.from({ length: 16 }, (_, at) => [`ratelimit ${at + 1}`, 1, 1_000]),
     ],
     [{ 'x-ratelimit-remaining': '9' }, []],
     [{ 'x-ratelimit-reset': '30' }, []],

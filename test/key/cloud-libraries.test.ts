@@ -1,10 +1,14 @@
 /** The stores of the clouds by their makers' own libraries, which speak their real protocols to servers of ours. */
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { loadEnvironment } from '../../src/commands/environment.ts';
 import { openStore } from '../../src/key/open-store.ts';
 import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
 import { type AwsStandIn, awsAccessKey, startAws } from '../support/aws-stand-in.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { type GcpStandIn, startGcp } from '../support/gcp-stand-in.ts';
 import type { Owner } from '../support/process.ts';
+import { startProxy, startTlsBefore } from '../support/proxy.ts';
 
 const never = new AbortController().signal;
 
@@ -56,6 +60,50 @@ describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () 
   it('AWS Secrets Manager is given up when it does not answer in time', async () => {
     aws.hang();
     await expect(open().load(AbortSignal.timeout(300))).rejects.toThrow('did not answer in time');
+  });
+});
+
+describe.skipIf(!hasLibraries)('the clouds’ libraries, through a proxy', () => {
+  afterEach(() => void vi.unstubAllEnvs());
+
+  it('Amazon’s library reaches the store, and says what the proxy says', async (owner) => {
+    const aws = await startAws();
+    owner.onTestFinished(() => aws.close());
+    aws.stages.set('AWSCURRENT', 'the-first-key');
+    const tls = makeCertificate({ names: ['aws.test'] });
+    const trusted = getCACertificates();
+    setDefaultCACertificates([...trusted, tls.cert]);
+    owner.onTestFinished(() => setDefaultCACertificates(trusted));
+    const port = await startTlsBefore(owner, Number(new URL(aws.url).port), tls);
+    const proxy = await startProxy(owner);
+    vi.stubEnv('AWS_ENDPOINT_URL_SECRETS_MANAGER', `https://aws.test:${port}`);
+    vi.stubEnv('AWS_REGION', awsAccessKey.region);
+    vi.stubEnv('AWS_ACCESS_KEY_ID', awsAccessKey.id);
+    vi.stubEnv('AWS_SECRET_ACCESS_KEY', awsAccessKey.secret);
+    const environment = { HTTPS_PROXY: `http://ann:secret@127.0.0.1:${proxy.port}` };
+    const store = openStore('aws-sm:team/wak', environment, 'UPSTREAM_API_KEY_FROM', importLibrary);
+    expect(await store.load(never)).toBe('the-first-key');
+    expect(proxy.asked.map(({ target }) => target)).toEqual([`aws.test:${port}`]);
+    expect(proxy.seen().toString('latin1')).not.toMatch(/the-first-key|AWS4-HMAC|secretsmanager/);
+    proxy.behave((socket) => void socket.end('HTTP/1.1 403 No\r\n\r\n'));
+    await expect(store.load(never)).rejects.toThrow(
+      `cannot be reached: the proxy http://127.0.0.1:${proxy.port} does not allow connections to aws.test:${port} (403)`,
+    );
+  });
+
+  it('Google’s library finds the proxy by the lower-case name, which every gateway sets', async (owner) => {
+    const gcp = await startGcp();
+    owner.onTestFinished(() => gcp.close());
+    gcp.versions.push('the-first-key');
+    const proxy = await startProxy(owner);
+    vi.stubEnv('METADATA_SERVER_DETECTION', 'none');
+    vi.stubEnv('HTTPS_PROXY', `http://ann:secret@127.0.0.1:${proxy.port}`);
+    vi.stubEnv('https_proxy', undefined);
+    await loadEnvironment();
+    const store = openStore('gcp-sm:projects/p/secrets/wak', {}, 'UPSTREAM_API_KEY_FROM', gcp.load);
+    expect(await store.load(never)).toBe('the-first-key');
+    const authorization = `Basic ${Buffer.from('ann:secret').toString('base64')}`;
+    expect(proxy.asked).toEqual([{ target: expect.stringMatching(`:${gcp.port}$`), authorization }]);
   });
 });
 

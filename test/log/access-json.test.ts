@@ -9,6 +9,7 @@ const hit: AccessLine = {
   subject: undefined,
   by: 'token',
   note: undefined,
+  would: undefined,
   method: 'GET',
   workspace: undefined,
   operation: 'accounts.list',

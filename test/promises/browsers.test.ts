@@ -144,7 +144,7 @@ describe('a page of a listed origin', () => {
         'access-control-allow-origin': good,
         'access-control-allow-methods': 'GET, HEAD',
         'access-control-allow-headers':
-          'Content-Type, Cache-Control, Pragma, X-Request-ID, traceparent, tracestate, Authorization, X-API-Key, If-Modified-Since, If-None-Match, accept-language',
+          'Content-Type, Cache-Control, Pragma, X-Request-ID, traceparent, tracestate, Authorization, X-API-Key, If-Modified-Since, If-None-Match, Prefer, accept-language',
         'access-control-expose-headers': expect.any(String),
         'access-control-max-age': '7200',
         vary: 'Origin',
@@ -196,64 +196,27 @@ describe('a page of an origin that only looks like a listed one reads nothing', 
   const settings = { CORS_ORIGINS, CACHE_TTL: '0s', CALLER_FAILURES_PER_MINUTE: '0' };
   const shared = sharedPair((atEnd) => startWith([entry], settings, {}, atEnd));
 
-  it.each([
-    'null',
-    'NULL',
-    '*',
-    '',
-    'https://good.example.evil',
-    'https://good.example.evil.example',
-    'https://evil.good.example',
-    'https://evilgood.example',
-    'https://good.example.',
-    'https://good.example:443',
-    'https://good.example:8443',
-    'https://good.example:',
-    'https://good.example/',
-    'https://good.example/path',
-    'https://good.example?',
-    'https://good.example#',
-    'https://GOOD.EXAMPLE',
-    'HTTPS://good.example',
-    'http://good.example',
-    'wss://good.example',
-    'good.example',
-    '//good.example',
-    'https://user@good.example',
-    'https://good.example@evil.example',
-    'https://evil.example#https://good.example',
-    'https://evil.example, https://good.example',
-    'https://good.example https://evil.example',
-    'https://good.example,http://localhost:5173',
-    'https://good_example',
-    'https://goodxexample',
-    'https://good.exampl\xe9',
-    'http://localhost',
-    'http://localhost:51730',
-    'http://127.0.0.1:5173',
-    'http://[::1]:5173',
-    'file://',
-    'chrome-extension://good.example',
-    '__proto__',
-    'constructor',
-  ])('a page of the origin %j, which only looks like a listed one, reads nothing', async (origin) => {
-    const pair = shared();
-    const from = [`Origin: ${origin}`];
-    const asked = await sendRaw(pair, accounts, {
-      method: 'OPTIONS',
-      lines: [...from, 'Access-Control-Request-Method: GET'],
-    });
-    expect(asked.status).toBe(403);
-    expect(JSON.parse(asked.body)).toMatchObject({ code: 'origin-not-allowed' });
-    const refused = await sendRaw(pair, accounts, { lines: from });
-    expect(refused.status).toBe(401);
-    const answered = await sendRaw(pair, accounts, { lines: [...from, `Authorization: Bearer ${token}`] });
-    expect(answered.status).toBe(200);
-    for (const came of [asked, refused, answered]) {
-      expect(corsFields(came.fields)).toEqual([]);
-      expect(varyOf(came)).toContain('origin');
-    }
-  });
+  it.each(['null', 'https://good.example.evil', 'https://good.example:443', '__proto__'])(
+    'a page of the origin %j, which only looks like a listed one, reads nothing',
+    async (origin) => {
+      const pair = shared();
+      const from = [`Origin: ${origin}`];
+      const asked = await sendRaw(pair, accounts, {
+        method: 'OPTIONS',
+        lines: [...from, 'Access-Control-Request-Method: GET'],
+      });
+      expect(asked.status).toBe(403);
+      expect(JSON.parse(asked.body)).toMatchObject({ code: 'origin-not-allowed' });
+      const refused = await sendRaw(pair, accounts, { lines: from });
+      expect(refused.status).toBe(401);
+      const answered = await sendRaw(pair, accounts, { lines: [...from, `Authorization: Bearer ${token}`] });
+      expect(answered.status).toBe(200);
+      for (const came of [asked, refused, answered]) {
+        expect(corsFields(came.fields)).toEqual([]);
+        expect(varyOf(came)).toContain('origin');
+      }
+    },
+  );
 
   it('a request that names two origins in two fields reads nothing', async () => {
     const pair = await startPair({ CORS_ORIGINS });
@@ -330,14 +293,8 @@ describe('a gateway that needs no credential answers no page of another site', (
     it.each<[string, Record<string, string>]>([
       ['an image or a link', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }],
       ['a navigation', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' }],
-      ['another port or subdomain', { 'sec-fetch-site': 'same-site' }],
       ['a fetch', { 'sec-fetch-site': 'cross-site', origin: 'https://evil.example' }],
-      ['a sandboxed frame', { 'sec-fetch-site': 'cross-site', origin: 'null' }],
-      ['a look-alike', { 'sec-fetch-site': 'cross-site', origin: 'https://good.example.evil' }],
       ['an older browser', { origin: 'https://evil.example' }],
-      ['an older browser’s sandboxed frame', { origin: 'null' }],
-      ['an unknown value', { 'sec-fetch-site': 'evil' }],
-      ['two values', { 'sec-fetch-site': 'same-origin, cross-site' }],
       ['a page with a credential', { 'sec-fetch-site': 'cross-site', authorization: 'Bearer x' }],
     ])('a gateway that needs no credential refuses a page of another site: %s', async (_page, headers) => {
       const { ask, standIn } = shared();
@@ -351,34 +308,14 @@ describe('a gateway that needs no credential answers no page of another site', (
 
     it.each<[string, Record<string, string>]>([
       ['a script', {}],
-      ['an address that a user typed', { 'sec-fetch-site': 'none' }],
       ['the gateway’s own page', { 'sec-fetch-site': 'same-origin' }],
       ['a page of a listed origin', { 'sec-fetch-site': 'cross-site', origin: good }],
-      ['an older browser’s page of a listed origin', { origin: good }],
     ])('a gateway that needs no credential answers %s', async (_page, headers) => {
       const { ask } = shared();
       expect((await ask(accounts, { headers })).status).toBe(200);
     });
 
-    it.each([
-      'evil.example',
-      'evil.example:8080',
-      'evil.example.',
-      'localhost.evil.example',
-      '127.0.0.1.nip.io',
-      '127.0.0.1.evil.example:80',
-      'evil.example:0',
-      'evil.example:99999',
-      '127.1',
-      '2130706433',
-      '0x7f000001',
-      '0.0.0.0',
-      '10.0.0.1:8080',
-      '[::]',
-      '[2001:db8::1]',
-      '[2001:db8::1]:8080',
-      '[::ffff:10.0.0.1]',
-    ])(
+    it.each(['evil.example', '127.0.0.1.nip.io', '[2001:db8::1]:8080'])(
       'a gateway that needs no credential refuses a page whose own name %j leads to it (DNS rebinding)',
       async (host) => {
         const pair = shared();
@@ -392,25 +329,18 @@ describe('a gateway that needs no credential answers no page of another site', (
       },
     );
 
-    it.each([
-      'localhost@evil.example',
-      'localhost:8080@evil.example',
-      'localhost:80:80',
-      'localhost:evil',
-      'localhost..',
-      '[::1]evil.example',
-      '::1',
-      'a b',
-      '',
-    ])('a gateway that needs no credential refuses a request whose Host %j is no name', async (host) => {
-      const pair = shared();
-      const came = await sendRaw(pair, accounts, { host });
-      expect([came.status, came.body]).toEqual([400, '']);
-      expect(corsFields(came.fields)).toEqual([]);
-      expect(pair.standIn.requests).toHaveLength(0);
-    });
+    it.each(['localhost@evil.example', '::1', ''])(
+      'a gateway that needs no credential refuses a request whose Host %j is no name',
+      async (host) => {
+        const pair = shared();
+        const came = await sendRaw(pair, accounts, { host });
+        expect([came.status, came.body]).toEqual([400, '']);
+        expect(corsFields(came.fields)).toEqual([]);
+        expect(pair.standIn.requests).toHaveLength(0);
+      },
+    );
 
-    it.each(['localhost', 'LOCALHOST:1', 'localhost.', 'app.localhost:8080', '127.0.0.1', '[::1]:8080'])(
+    it.each(['localhost', '[::1]:8080'])(
       'a gateway that needs no credential answers for %s, which means this machine everywhere',
       async (host) => {
         expect((await sendRaw(shared(), accounts, { host })).status).toBe(200);

@@ -53,6 +53,19 @@ describe.concurrent('check says in plain words what works', () => {
     });
   });
 
+  it('check asks the gateway that runs with these settings what it has learned of the limit', async ({
+    onTestFinished,
+  }) => {
+    const pair = await startPair({ ADMIN_PORT: '0' }, {}, onTestFinished);
+    const settings = {
+      ...settingsFor(pair.standIn.url),
+      ADMIN_PORT: new URL(pair.gateway.adminUrl ?? '').port,
+      UPSTREAM_LIMIT: '60/1m',
+    };
+    const { report } = await checkHere(settings);
+    expect(report).toMatchObject({ limit: { learned: { attemptsPerSecond: null } } });
+  });
+
   it('check ends with 1 where the key was refused', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_API_KEY: 'another-key-0123456789' };

@@ -1,7 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { connectionBytesWithin, connectionsWithin } from '../../src/edge/connection-budget.ts';
+import {
+  bodyBytesWithin,
+  connectionBytesWithin,
+  connectionsWithin,
+} from '../../src/edge/connection-budget.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { serve, settingsFor, standInFor, until } from '../support/process.ts';
 
@@ -142,6 +146,17 @@ describe('connections are bounded', () => {
     'connections that ask for nothing may hold %s',
     (_name, totalBytes, limitBytes, heapBytes, connectionBytes) => {
       expect(connectionBytesWithin({ totalBytes, limitBytes, heapBytes })).toBe(connectionBytes);
+    },
+  );
+
+  it.each([
+    ['64 MiB', 2 ** 34, 0, 2 ** 26],
+    ['a sixteenth of its control group’s limit, where that is less', 2 ** 34, 2 ** 28, 2 ** 24],
+    ['a sixteenth of the machine’s, where that is less', 2 ** 29, 2 ** 63, 2 ** 25],
+  ])(
+    'answers in flight, and replies that are not read, may hold %s',
+    (_name, totalBytes, limitBytes, bytes) => {
+      expect(bodyBytesWithin({ totalBytes, limitBytes, heapBytes: 2 ** 32 })).toBe(bytes);
     },
   );
 

@@ -1,15 +1,26 @@
 /** The built gateway with OpenTelemetry's own SDK beside it, before a collector of ours. */
-import { symlinkSync } from 'node:fs';
+import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { hasLibraries } from '../libraries/import-library.ts';
 import { enrol, writeCallersFile } from '../support/callers-files.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { type Collector, type ExportedSpan, startCollector } from '../support/collector-stand-in.ts';
 import { failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { copyOfProgram } from '../support/image.ts';
-import { type Owner, run, type Served, serve, settingsFor, standInFor, until } from '../support/process.ts';
+import {
+  type Owner,
+  run,
+  type Served,
+  serve,
+  settingsFor,
+  standInFor,
+  temporaryFolder,
+  until,
+} from '../support/process.ts';
+import { startProxy, startTlsBefore } from '../support/proxy.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
 import { type StandIn, standInKey } from '../support/stand-in/stand-in.ts';
 
@@ -244,6 +255,29 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
         expect(sent).not.toContain(secret);
     }
   });
+
+  it.for(['http/json', 'http/protobuf'])(
+    'traces leave the network through a proxy, as %s',
+    async (format, owner) => {
+      const tls = makeCertificate({ names: ['collector.test'] });
+      const authorities = join(temporaryFolder(owner), 'authorities.pem');
+      writeFileSync(authorities, tls.cert);
+      const inner = await startCollector(owner);
+      const port = await startTlsBefore(owner, Number(new URL(inner.url).port), tls);
+      const proxy = await startProxy(owner);
+      const { gateway } = await startTraced(owner, main, {
+        OTEL_EXPORTER_OTLP_ENDPOINT: `https://collector.test:${port}`,
+        OTEL_EXPORTER_OTLP_PROTOCOL: format,
+        OTEL_BSP_SCHEDULE_DELAY: '20',
+        HTTPS_PROXY: `http://127.0.0.1:${proxy.port}`,
+        NODE_EXTRA_CA_CERTS: authorities,
+      });
+      await gateway.ask(accounts);
+      await until(() => inner.exports.length > 0);
+      expect(inner.exports[0]?.body).toContain('list-accounts');
+      expect(new Set(proxy.asked.map(({ target }) => target))).toEqual(new Set([`collector.test:${port}`]));
+    },
+  );
 
   it.concurrent.for(['absent', 'refusing', 'hanging'])(
     'a collector that is %s changes nothing for callers, and the gateway ends within its grace',

@@ -14,7 +14,7 @@ export function credentials(
   remoteAddress: string | undefined = '127.0.0.1',
   target = '/api/analytics/accounts/',
 ): Credentials {
-  return { rawHeaders: lines.flat(), remoteAddress, target };
+  return { rawHeaders: lines.flat(), remoteAddress, peer: remoteAddress, target };
 }
 
 export function bearer(token: string, remoteAddress?: string): Credentials {

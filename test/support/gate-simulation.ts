@@ -395,7 +395,7 @@ class SimulatedGate {
   }
 
   perSecond(nowMs: number): string {
-    return this.#scheduler.snapshot(nowMs).perSecond?.toFixed(1) ?? 'none';
+    return this.#scheduler.snapshot(nowMs).attemptsPerSecond?.toFixed(1) ?? 'none';
   }
 
   isLoneServed(endMs: number, latencyMs: number): boolean {

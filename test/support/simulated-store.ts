@@ -90,6 +90,7 @@ export class SimulatedStore {
   join<T extends Queued>(
     options: SchedulerOptions,
     wake: (rejected: readonly Rejected<T>[]) => void,
+    meets = true,
   ): SharedScheduler<T> {
     const clock = this.#clock;
     const id = `gate${this.#members.length}`;
@@ -136,7 +137,7 @@ export class SimulatedStore {
         flushSoon(0);
       },
     });
-    scheduler.storeChanged(true, clock.nowMs);
+    if (meets) scheduler.storeChanged(true, clock.nowMs);
     flushSoon(0);
     clock.at(clock.nowMs, tick);
     return scheduler;

@@ -19,6 +19,7 @@ export const line: AccessLine = {
   subject: undefined,
   by: 'token',
   note: undefined,
+  would: undefined,
   method: 'GET',
   workspace: undefined,
   operation: 'list-accounts',
@@ -43,8 +44,8 @@ export type SnapshotOfOne = AdminSnapshot & WorkspaceSnapshot;
 /** With members that differ; those of the workspace are put where they belong. */
 export function changed(snapshot: SnapshotOfOne, more: Partial<SnapshotOfOne>): SnapshotOfOne {
   const all = { ...snapshot, ...more };
-  const { workspace, key, upstream, gate, circuit, cache } = all;
-  return { ...all, workspaces: [{ workspace, key, upstream, gate, circuit, cache }] };
+  const { workspace, key, upstream, gate, circuit, cache, links } = all;
+  return { ...all, workspaces: [{ workspace, key, upstream, gate, circuit, cache, links }] };
 }
 
 /** The snapshot of a gateway that has nothing to complain of. @param more members that differ */
@@ -53,7 +54,7 @@ export function calmSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   return changed(full, {
     key: { ...full.key, reloadFailure: null },
     gate: { ...full.gate, state: 'open', callers: [], waiting: 0, closedForSeconds: 0, statedWaitSeconds: 0 },
-    circuit: { state: 'closed', failuresInARow: 0, probeInSeconds: 0, operations: [] },
+    circuit: { state: 'closed', failuresInARow: 0, probeInSeconds: 0, lastFailure: null, operations: [] },
     ...more,
   });
 }
@@ -62,7 +63,11 @@ export function calmSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
 export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   const counts = new RequestCounts();
   const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x', cache: undefined, waitedMs: 5 };
-  for (const one of [line, { ...line, ...limited }, { ...line, operation: undefined, status: 404 }]) {
+  for (const one of [
+    line,
+    { ...line, ...limited },
+    { ...line, operation: undefined, status: 404, would: 'caller-forbidden' },
+  ]) {
     counts.begin();
     counts.count(one);
   }
@@ -146,11 +151,19 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       state: 'open',
       failuresInARow: 12,
       probeInSeconds: 4,
+      lastFailure: 'ECONNREFUSED',
       operations: [
-        { operation: 'list-accounts', state: 'closed', failuresInARow: 0, probeInSeconds: 0 },
-        { operation: 'account', state: 'open', failuresInARow: 11, probeInSeconds: 2 },
+        {
+          operation: 'list-accounts',
+          state: 'closed',
+          failuresInARow: 0,
+          probeInSeconds: 0,
+          lastFailure: null,
+        },
+        { operation: 'account', state: 'open', failuresInARow: 11, probeInSeconds: 2, lastFailure: null },
       ],
     },
+    links: { leadPast: false, dropped: 2 },
     cache: { entries: 3, bytes: 9_000, maxBytes: 64_000, evictions: 1, flights: 1 },
     callers: {
       count: 1,
@@ -165,6 +178,13 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
           by: ['token'],
           tokens: 2,
           nextExpiry: '2027-01-01T00:00:00.000Z',
+          lastUse: [
+            { token: '7c481819', expires: '2027-01-01T00:00:00.000Z', lastUsed: '2026-10-31' },
+            { token: '0a1b2c3d', expires: '2027-02-01T00:00:00.000Z', lastUsed: null },
+          ],
+          limits: ['20/1s', '5000/1d'],
+          each: null,
+          enforce: true,
           requests: 3,
         },
       ],
@@ -188,7 +208,14 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       reads: { found: 5, joined: 3, exchanges: 7 },
       gate: { role: 'leads', leader: '0011aabb', turnsGiven: 9, turnsTaken: 4 },
       gateways: [
-        { id: '0011aabb', isThis: true, host: 'gateway-1', version: '0.1.0', startedAt: timeAt(-60_000) },
+        {
+          id: '0011aabb',
+          isThis: true,
+          host: 'gateway-1',
+          version: '0.1.0',
+          startedAt: timeAt(-60_000),
+          figures: { requests: 3, attempts: 40, waiting: 7 },
+        },
       ],
     },
     log: { lostLines: 0, lastLostAt: null },

@@ -221,8 +221,9 @@ describe('one operation that fails', () => {
         state: 'open',
         failuresInARow: subject.asked.filter((name) => name === 'broken').length,
         probeInSeconds: expect.any(Number),
+        lastFailure: '500',
       },
-      { operation: 'healthy', state: 'closed', failuresInARow: 0, probeInSeconds: 0 },
+      { operation: 'healthy', state: 'closed', failuresInARow: 0, probeInSeconds: 0, lastFailure: null },
     ]);
     expect(subject.changes).toEqual([
       { to: 'open', operation: 'broken', caller: 'someone', lastFailure: 500 },
@@ -303,7 +304,7 @@ describe('one caller whose reads get no answer', () => {
     expect(subject.changes).toEqual(
       ['one', 'other'].map((operation) => ({ to: 'open', operation, caller: 'slow', lastFailure: 504 })),
     );
-    const closed = { state: 'closed', failuresInARow: 0, probeInSeconds: 0 };
+    const closed = { state: 'closed', failuresInARow: 0, probeInSeconds: 0, lastFailure: null };
     expect(subject.snapshot()).toEqual({
       ...closed,
       operations: ['one', 'other'].map((operation) => ({ operation, ...closed })),

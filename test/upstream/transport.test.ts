@@ -1,15 +1,19 @@
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { FixedContext } from '../../src/exchange/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
+import { Key } from '../../src/key/key.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
+import { attachKey, type CredentialKeys } from '../../src/upstream/credential.ts';
 import { SharedBudget } from '../../src/upstream/shared-limits.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
-import { patientContext, signedRequest } from '../support/requests.ts';
+import { newTrace, patientContext, requestWith, signedRequest } from '../support/requests.ts';
 import type { Behaviour } from '../support/stand-in/behaviour.ts';
 import { type StandIn, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
@@ -183,6 +187,39 @@ describe('an answer is handed up whole and unchanged', () => {
 });
 
 const codings = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync, zstd: zstdCompressSync };
+
+describe('an answer that comes in small pieces', () => {
+  it('an answer that comes byte by byte takes little more than its bytes, whatever was read with each', async () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const head =
+      'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n"\r\n';
+    // Each byte comes with an extension of its chunk that fills what is read at once.
+    const long = `1;x=${'y'.repeat(65_000)}\r\na\r\n`;
+    const pieces = Buffer.from(`${head}${'1\r\na\r\n'.repeat(90_000)}${long.repeat(500)}`);
+    const written = Promise.withResolvers<() => void>();
+    const server = createTcpServer((socket) =>
+      socket.once('data', () =>
+        socket.write(pieces, () => written.resolve(() => socket.end('1\r\n"\r\n0\r\n\r\n'))),
+      ),
+    );
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const own = sendUpstream(optionsFor(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`));
+    const held = (): number => {
+      collect();
+      const { heapUsed, arrayBuffers } = process.memoryUsage();
+      return heapUsed + arrayBuffers;
+    };
+    const before = held();
+    const answer = send({}, own);
+    const end = await written.promise;
+    expect(held() - before).toBeLessThan(5e6);
+    end();
+    expect((await answer).body.length).toBe(90_502);
+    await own.close();
+    server.close();
+  });
+});
 
 describe.each(Object.entries(codings))('an answer in the coding %s', (coding, encode) => {
   const text = JSON.stringify({ a: 'x'.repeat(50_000) });
@@ -532,6 +569,28 @@ describe('bodies in flight together stay under 64 MiB', () => {
     expect(answers.every(({ body }) => body.length === 8_000_000)).toBe(true);
     expect(standIn.requests).toHaveLength(12);
     await roomy.close();
+  });
+
+  it('bodies that wait to be searched for the key keep their room until they have been', async () => {
+    const bodies = new SharedBudget(10e6, 0).join();
+    const own = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 5e6, bodies }));
+    standIn.behave({ body: { bytes: 4_000_000 } });
+    const searches: (() => void)[] = [];
+    const leakIn = () => new Promise<undefined>((resolve) => searches.push(() => resolve(undefined)));
+    const key = new Key(standInKey, 1);
+    const keyring = { current: key, usable: key, accepted: () => {}, scrub: { leakIn } };
+    const read = attachKey(keyring as unknown as CredentialKeys)(own.handler);
+    const answers = [1, 2, 3].map(() => read(requestWith(patientContext()), newTrace()));
+    for (const done of [1, 2, 3]) {
+      await vi.waitFor(() => expect(searches).toHaveLength(done));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect(searches).toHaveLength(done);
+      expect(bodies.used).toBe(4_000_000);
+      searches[done - 1]?.();
+    }
+    await Promise.all(answers);
+    expect(bodies.used).toBe(0);
+    await own.close();
   });
 
   it.each<[string, Behaviour]>([

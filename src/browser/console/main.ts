@@ -60,6 +60,8 @@ function gateText(gate: Gate, isDown: boolean): Sentence {
   const { attemptsPerSecond, closedForSeconds, state } = gate;
   const rate = attemptsPerSecond === null ? '' : `, about ${number(attemptsPerSecond, 1)} a second`;
   if (isDown && state !== 'closed') return ['Nothing but probes is sent.', 'bad'];
+  if (state !== 'closed' && (closedForSeconds ?? 0) > 2)
+    return [`Held for another ${span(closedForSeconds)}: the upstream says that little is left.`, 'busy'];
   if (state === 'open') return [`Open: requests are sent as they come${rate}.`, 'good'];
   if (state === 'paced') return [`Open, paced: requests take turns${rate}.`, 'good'];
   if (state === 'half-open') return ['Testing the upstream.', 'busy'];

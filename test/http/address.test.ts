@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isLoopbackHost } from '../../src/http/address.ts';
-import { hostName, isHostAllowed, listedHostName } from '../../src/http/host.ts';
+import { hostName, isHostAllowed, isLoopbackHost, listedHostName } from '../../src/http/address.ts';
 
 describe('the name in a Host field (RFC 9110 section 7.2)', () => {
   it.each([
@@ -25,6 +24,7 @@ describe('the name in a Host field (RFC 9110 section 7.2)', () => {
     ['localhost..', undefined],
     ['.localhost', undefined],
     ['localhost@evil.example', undefined],
+    ['localhost:8080@evil.example', undefined],
     ['localhost/evil', undefined],
     ['localhost evil', undefined],
     ['localhost,evil.example', undefined],
@@ -65,7 +65,11 @@ describe('a loopback name', () => {
     '10.0.0.1',
     '[::2]',
     '[::127.0.0.1]',
+    '[::ffff:10.0.0.1]',
+    '[2001:db8::1]',
+    '10.0.0.1:8080',
     'evil.example',
+    'evil.example.:99999',
   ])('the name %s does not mean this machine', (host) => {
     expect(isLoopbackHost(hostName(host) ?? '')).toBe(false);
   });
