@@ -5,7 +5,6 @@ import { type Measured, ratio } from './rounds.ts';
 export interface Results {
   readonly node: string;
   readonly machine: string;
-  readonly generator: string;
   /** Contender and generator on one processor, the upstream on another. */
   readonly pinned: boolean;
   readonly bodyBytes: number;
@@ -131,7 +130,7 @@ ${tableOf(results)}
 
 - The figure is CPU time of the process. Contenders take turns in rounds, and a ratio is the median of the ratios within each round.
 - For these figures contender and load generator share one processor: on two, waking an idle generator costs more than an answer, and is charged to the slower contender. Throughput and latency are measured on all processors.
-- The load comes from wrk where it is installed, else from autocannon. nginx is left out where there is none.
+- The load comes from wrk, which must be installed. nginx is left out where there is none.
 - It takes about twelve minutes. \`npm run bench -- --quick\` takes three and writes no files.
 
 Ratios within a run repeat to a tenth; absolute times differ by a third from hour to hour on a shared machine. For small differences there is \`npx node bench/instructions.ts\`: valgrind counts a hit's instructions outside the kernel.
@@ -196,7 +195,7 @@ export function tableOf(results: Results): string {
     lines.push('', `Not measured: ${part} (${why}).`);
   lines.push(
     '',
-    `${results.machine}, Node ${results.node}, ${results.generator}${results.pinned ? '; CPU figures with contender and generator on one processor' : ''}.`,
+    `${results.machine}, Node ${results.node}${results.pinned ? '; CPU figures with contender and generator on one processor' : ''}.`,
   );
   return lines.join('\n');
 }

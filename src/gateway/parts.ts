@@ -12,7 +12,7 @@ import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
-import { type CallerContexts, createContexts } from '../edge/caller-context.ts';
+import { CallerContexts } from '../edge/caller-context.ts';
 import {
   type CertificatePair,
   type CertificateSnapshot,
@@ -128,7 +128,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   await readAdminToken?.();
   const bounds = createBounds(config, bodyBytesWithin(readMemory()));
   const workspaces = new Map<string, Workspace>();
-  const contexts = createContexts();
+  const contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT });
   const counts = new RequestCounts();
   const figures = (): MemberFigures => ({
     requests: counts.finished,
@@ -295,12 +295,11 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     forward: {
       contexts: parts.contexts,
       prepare: prepareReplies(replyOptions(config)),
-      timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
       unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
-    me: { today: parts.counts.today },
+    me: { publicBase: config.PUBLIC_BASE_URL, today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),
     accessLog: accessLogOptions(parts),

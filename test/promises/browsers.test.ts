@@ -144,7 +144,7 @@ describe('a page of a listed origin', () => {
         'access-control-allow-origin': good,
         'access-control-allow-methods': 'GET, HEAD',
         'access-control-allow-headers':
-          'Content-Type, Cache-Control, Pragma, X-Request-ID, traceparent, tracestate, Authorization, X-API-Key, If-Modified-Since, If-None-Match, accept-language',
+          'Content-Type, Cache-Control, Pragma, X-Request-ID, traceparent, tracestate, Authorization, X-API-Key, If-Modified-Since, If-None-Match, Prefer, accept-language',
         'access-control-expose-headers': expect.any(String),
         'access-control-max-age': '7200',
         vary: 'Origin',
