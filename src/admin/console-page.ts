@@ -50,7 +50,7 @@ ${table('workspaces', 'h-each', ['Name', 'Key', 'Upstream', 'Gate', 'Requests#',
 ${table('gateways', 'h-fleet', ['Gateway', 'Host', 'Version', 'Up for', 'Requests#', 'Calls of the upstream#', 'Waiting#'])}<dl id="store"></dl></section>
 <section class="wide" aria-labelledby="h-call"><h2 id="h-call">Callers <span class="soft">in the last minute</span></h2><p class="says" id="callers-says"></p>
 <p id="find" hidden><label for="search">Find a caller</label> <input id="search" type="search" autocomplete="off"></p>
-${table('callers', 'h-call', ['Name', 'Per second#', 'Refused#', 'Waiting#', 'Longest wait#', 'Since start#', 'Credential', 'Ends', 'May read'])}</section>
+${table('callers', 'h-call', ['Name', 'Per second#', 'Refused#', 'Waiting#', 'Longest wait#', 'Since start#', 'Credential', 'Last used', 'Ends', 'May read'])}</section>
 <section class="wide" aria-labelledby="h-prob"><h2 id="h-prob">Problems</h2>
 ${table('problems', 'h-prob', ['Problem', 'Count#', 'Callers', 'Last', 'Cause', 'What to do', 'Last request id'])}</section>
 <section class="wide" aria-labelledby="h-req"><h2 id="h-req">Requests since the start</h2>

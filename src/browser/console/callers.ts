@@ -1,5 +1,5 @@
 /** Who asks: the callers, the one that asks too much, and the problems that they got. */
-import { $, clock, field, number, type Row, say, span, table } from './page.ts';
+import { $, clock, field, type Mood, number, type Row, say, span, table } from './page.ts';
 import type { Status } from './status.ts';
 
 interface Demand {
@@ -15,9 +15,7 @@ const leastPressure = 10;
 const leastSeconds = 5;
 
 /** The caller with most of what waits and was refused, where it has more than half of it, and how much of it in percent. */
-export function findCulprit(
-  demands: readonly Demand[],
-): readonly [name: string, percent: number] | undefined {
+function findCulprit(demands: readonly Demand[]): readonly [name: string, percent: number] | undefined {
   const all = demands.reduce((sum, { waiting, refused }) => sum + waiting + refused, 0);
   const [most] = demands.toSorted((one, other) => other.waiting + other.refused - one.waiting - one.refused);
   if (most === undefined || demands.length < 2 || all < leastPressure) return undefined;
@@ -50,7 +48,7 @@ export function showCallers({ at, callers, gate, workspaces }: Status): void {
     .filter(({ name }) => name.toLowerCase().includes(wanted))
     .toSorted((one, other) => Number(other.name === culprit?.[0]) - Number(one.name === culprit?.[0]))
     .map((one): Row => {
-      const { name, waiting, recent, requests, nextExpiry, operations } = one;
+      const { name, waiting, recent, requests, nextExpiry, lastUse, operations } = one;
       const cells: Row['cells'] = [
         name,
         recent.seconds < leastSeconds ? '–' : number(recent.requests / recent.seconds, 1),
@@ -59,7 +57,11 @@ export function showCallers({ at, callers, gate, workspaces }: Status): void {
         waiting === 0 ? '–' : span(one.oldestWaitSeconds),
         requests === null ? '–' : number(requests),
         one.by.join(', ') || 'none',
-        nextExpiry === null ? 'never' : inTime(nextExpiry, at),
+        lastUse
+          .map(({ lastUsed }) => lastUsed ?? '')
+          .sort()
+          .at(-1) || '–',
+        nextExpiry === null ? 'never' : ending(nextExpiry, at),
         operations === 'every' ? 'everything' : operations.join(', ') || 'nothing',
       ];
       return { cells, mood: name === culprit?.[0] ? 'busy' : '' };
@@ -74,12 +76,13 @@ export function showCallers({ at, callers, gate, workspaces }: Status): void {
   say('callers-says', problems.length > 0 ? refused : (asksMost ?? cut), 'busy');
 }
 
-function inTime(then: string, now: string): string {
+/** When the first of a caller's tokens ends; one that ends soon stands out. */
+function ending(then: string, now: string): readonly [string, Mood] {
   const seconds = (Date.parse(then) - Date.parse(now)) / 1_000;
-  return seconds < 0 ? 'ended' : `in ${span(seconds)}`;
+  return [seconds < 0 ? 'ended' : `in ${span(seconds)}`, seconds < 14 * 86_400 ? 'busy' : ''];
 }
 
-export const inWorkspace = (workspace: string | null, text: string | null): string =>
+const inWorkspace = (workspace: string | null, text: string | null): string =>
   `${workspace === null ? '' : `${workspace}: `}${text ?? 'no operation'}`;
 
 export function showProblems({ requests: { problemGroups } }: Status): void {

@@ -140,6 +140,8 @@ export type Status = Parts & {
       readonly by: readonly string[];
       readonly requests: number | null;
       readonly nextExpiry: string | null;
+      /** Days. */
+      readonly lastUse: readonly { readonly lastUsed: string | null }[];
       readonly recent: { readonly seconds: number; readonly requests: number; readonly refused: number };
     }[];
   };
