@@ -187,6 +187,9 @@ export function settingsWithoutEffect(environment: Environment): string[] {
   const asksSentinels = /^rediss?\+sentinel:/.test(environment['SHARED_STORE'] ?? '');
   if (isSet('SHARED_STORE_SENTINEL_PASSWORD_FROM') && isSet('SHARED_STORE') && !asksSentinels)
     ignored.push('SHARED_STORE_SENTINEL_PASSWORD_FROM is ignored, because SHARED_STORE names no sentinels');
+  const isPassed = Number(environment['LISTEN_PID']) === process.pid && isSet('LISTEN_FDS');
+  if (isPassed && !['HOST', 'ADMIN_HOST'].some((name) => environment[name]?.trim().startsWith('fd:')))
+    ignored.push('LISTEN_FDS is ignored: a socket was passed to this process, and HOST does not say fd:3');
   ignored.push(...proxiesWithoutEffect(environment));
   return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)];
 }
