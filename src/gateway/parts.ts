@@ -35,7 +35,7 @@ import { findPeerBehind } from '../edge/peer.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
-import type { Fleet } from '../fleet/fleet.ts';
+import type { Fleet, FleetMember } from '../fleet/fleet.ts';
 import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
@@ -45,14 +45,15 @@ import { createLogger, type GatewayLogger } from '../log/logger.ts';
 import type { Tracing } from '../log/tracing.ts';
 import { operationsOf } from '../operations.ts';
 import { addRoutes } from '../routes.ts';
+import { version } from '../version.ts';
 import {
   connectionBudget,
   createBounds,
   createWorkspace,
-  fleetOptions,
   type KeyedWorkspace,
   openKeys,
   replyOptions,
+  storeOptions,
   type Workspace,
 } from './workspace.ts';
 
@@ -138,8 +139,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ),
     waiting: contexts.waiting,
   });
+  const member = await openFleet(options, startedAt, figures);
   for (const one of keyed) {
-    const fleet = await openFleet(options, startedAt, figures, one);
+    const fleet = member && joinFleet(member, config, one);
     const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
     workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
   }
@@ -173,22 +175,25 @@ async function openTracing(
   });
 }
 
-/** The store's client is loaded only where it is used. Each workspace has a connection and records of its own. */
+/** The store's client is loaded only where it is used. */
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
   figures: () => MemberFigures,
-  { own, keyring, events }: KeyedWorkspace,
-): Promise<Fleet | undefined> {
-  const options = fleetOptions(config, own, environment);
+): Promise<FleetMember | undefined> {
+  const options = storeOptions(config, environment);
   if (options === undefined) return undefined;
-  const { joinFleet } = await import('../fleet/fleet.ts');
-  return joinFleet({
-    ...options,
-    host: hostname(),
-    startedAt,
-    figures,
-    limitMs,
+  const { FleetMember } = await import('../fleet/fleet.ts');
+  return new FleetMember({ ...options, host: hostname(), version, startedAt, limitMs, figures });
+}
+
+/** Each workspace has records of its own in the store. */
+function joinFleet(member: FleetMember, config: Config, { own, keyring, events }: KeyedWorkspace): Fleet {
+  return member.join({
+    name: own.name,
+    // Links in answers lead to the public address: gateways that have another one share none.
+    scope: [own.baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES, config.PUBLIC_BASE_URL ?? []].flat().join(' '),
+    operations: operationsOf(config).map((operation) => operation.name),
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
   });
