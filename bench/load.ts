@@ -1,7 +1,6 @@
-/** Load on one address: wrk where it is installed, else autocannon. */
-import { execFile, execFileSync } from 'node:child_process';
+/** Load on one address, by wrk. */
+import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { onCore } from './cores.ts';
 
@@ -27,42 +26,26 @@ export interface LoadResult {
   readonly p99Ms: number;
 }
 
-export const generator: 'wrk' | 'autocannon' = hasWrk() ? 'wrk' : 'autocannon';
-
-function hasWrk(): boolean {
-  try {
-    execFileSync('wrk', ['-v'], { stdio: 'ignore' });
-    return true;
-  } catch (error) {
-    // It prints its version with status 1.
-    return (error as NodeJS.ErrnoException).code !== 'ENOENT';
-  }
-}
-
 let scripts = 0;
 /** Queries never repeat within one run of the benchmark. */
 let epoch = 0;
 
-export function applyLoad(load: Load, folder: string): Promise<LoadResult> {
-  return generator === 'wrk' ? runWrk(load, folder) : runAutocannon(load);
-}
-
-function runWrk(load: Load, folder: string): Promise<LoadResult> {
+/** @throws Error where wrk is not installed */
+export async function applyLoad(load: Load, folder: string): Promise<LoadResult> {
   const script = join(folder, `load-${scripts++}.lua`);
   writeFileSync(script, luaOf(load));
   const args = ['-t1', `-c${load.connections}`, `-d${load.seconds}s`, '--timeout', '10s', '--latency'];
-  return run('wrk', [...args, '-s', script, load.url], load).then((text) => {
-    const requests = Number(/(\d+) requests in/.exec(text)?.[1] ?? 0);
-    const bad = Number(/Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? 0);
-    const broken = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(text) ?? [];
-    return {
-      requests,
-      failed: bad + broken.slice(1).reduce((sum, one) => sum + Number(one), 0),
-      perSecond: Number(/Requests\/sec:\s+([\d.]+)/.exec(text)?.[1] ?? 0),
-      p50Ms: milliseconds(/50%\s+([\d.]+)(us|ms|s)/.exec(text)),
-      p99Ms: milliseconds(/99%\s+([\d.]+)(us|ms|s)/.exec(text)),
-    };
-  });
+  const text = await run('wrk', [...args, '-s', script, load.url], load);
+  const requests = Number(/(\d+) requests in/.exec(text)?.[1] ?? 0);
+  const bad = Number(/Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? 0);
+  const broken = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(text) ?? [];
+  return {
+    requests,
+    failed: bad + broken.slice(1).reduce((sum, one) => sum + Number(one), 0),
+    perSecond: Number(/Requests\/sec:\s+([\d.]+)/.exec(text)?.[1] ?? 0),
+    p50Ms: milliseconds(/50%\s+([\d.]+)(us|ms|s)/.exec(text)),
+    p99Ms: milliseconds(/99%\s+([\d.]+)(us|ms|s)/.exec(text)),
+  };
 }
 
 function milliseconds(found: RegExpExecArray | null): number {
@@ -102,29 +85,6 @@ request = function()
     "\\r\\nAccept: application/json\\r\\nUser-Agent: bench\\r\\n\\r\\n"
 end
 `;
-}
-
-async function runAutocannon(load: Load): Promise<LoadResult> {
-  const { url, connections, seconds, tokens, reads } = load;
-  const cli = createRequire(import.meta.url).resolve('autocannon');
-  const target = reads === 'new' ? `${url}?run=${process.pid}-${epoch++}&page=[<id>]` : url;
-  const args = [cli, '-c', String(connections), '-d', String(seconds), '-j', '-n'];
-  if (reads === 'new') args.push('-I');
-  const header = ['-H', `Authorization=Bearer ${tokens[0]}`];
-  const text = await run(process.execPath, [...args, ...header, target], load);
-  const { requests, latency, non2xx, errors } = JSON.parse(text) as {
-    requests: { total: number; average: number };
-    latency: { p50: number; p99: number };
-    non2xx: number;
-    errors: number;
-  };
-  return {
-    requests: requests.total,
-    failed: non2xx + errors,
-    perSecond: requests.average,
-    p50Ms: latency.p50,
-    p99Ms: latency.p99,
-  };
 }
 
 function run(command: string, args: readonly string[], { seconds, core }: Load): Promise<string> {

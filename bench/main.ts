@@ -3,14 +3,13 @@
  * Prints a table and writes `bench/results.json`, `bench/results.svg` and `docs/performance.md`. `--quick` takes three
  * minutes and writes nothing but the table.
  */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { root, type Surroundings, startUpstream } from './contenders.ts';
 import { canPin } from './cores.ts';
-import { generator } from './load.ts';
 import {
   type Effort,
   measureCallers,
@@ -53,8 +52,13 @@ try {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Builds what is deployed, and fetches the peers where they are missing. */
+/** Builds what is deployed, and fetches the peers where they are missing. @throws Error where wrk is not installed */
 function prepare(): void {
+  if (spawnSync('wrk', ['-v'], { stdio: 'ignore' }).error !== undefined) {
+    throw new Error(
+      'the load comes from wrk, which is not installed (apt-get install wrk, brew install wrk)',
+    );
+  }
   const options = { stdio: 'inherit' } as const;
   execFileSync('npm', ['run', '--silent', 'build'], { ...options, cwd: root });
   if (!existsSync(join(folderOfBench, 'node_modules', 'fastify'))) {
@@ -85,7 +89,6 @@ async function measure(): Promise<Results> {
     return {
       node: process.versions.node,
       machine: `${availableParallelism()} × ${cpus()[0]?.model.trim() ?? 'unknown'}`,
-      generator,
       pinned: canPin,
       bodyBytes: bytes,
       hits: (await part('hits', () => measureHits(around, effort))) ?? [],

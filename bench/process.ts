@@ -98,7 +98,7 @@ function family(pid: number): number[] {
 }
 
 /** All threads: V8 compiles and collects in others. To the nanosecond where the kernel tells, else in ticks of 10 ms. */
-function cpuUsOf(pid: number): number {
+export function cpuUsOf(pid: number): number {
   let ns = 0;
   for (const task of tasksOf(pid)) {
     const text = readOr(`/proc/${pid}/task/${task}/schedstat`, '');

@@ -5,7 +5,7 @@
 import type { LoginKeys } from '../callers/callers-snapshot.ts';
 import type { AdminSnapshot, WorkspaceSnapshot } from './snapshot.ts';
 
-/** `degraded`: callers are answered, and something needs attention. `failing`: new reads of the upstream fail. */
+/** `degraded`: callers are answered, and something is wrong. `failing`: new reads of the upstream fail. */
 export type Health = 'ok' | 'degraded' | 'failing';
 
 export const healthStates: readonly Health[] = ['ok', 'degraded', 'failing'];
@@ -30,7 +30,7 @@ export const healthCodes = {
   'certificate-refused': 'degraded',
   'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
-  'token-ending': 'degraded',
+  'token-ending': 'ok',
   'links-lead-past': 'ok',
 } as const satisfies Record<string, Health>;
 
@@ -61,9 +61,7 @@ type Says = Pick<HealthReason, 'detail' | 'todo'> & { readonly cause?: string | 
 const longWaitSeconds = 5;
 /** A shorter closing is how the gate finds the upstream's pace: a second here and there, which no caller notices. */
 const longClosingSeconds = 2;
-/** A token is told of this long before it ends, and this long after it has ended. */
-const tokenNoticeMs = 7 * 86_400_000;
-/** A certificate, too; one that holds for a few days in all only in the last quarter of them. */
+/** A certificate is told of this long before it ends; one that holds for a few days in all only in the last quarter of them. */
 const certificateNoticeMs = 7 * 86_400_000;
 /** Lost log lines are told of for this long: what was lost stays lost. */
 const lostLinesNoticeMs = 15 * 60_000;
@@ -234,7 +232,7 @@ function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
   const why = gate.state === 'closed' ? 'limits requests (429)' : 'says that little is left of its limit';
   return {
     detail: `The upstream ${why}; the gate is closed for another ${span(gate.closedForSeconds)}.`,
-    todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
+    todo: 'Wait; where it happens often, see which caller asks most, give it a limit ("analytics-gateway token set NAME --limit 20/1s"), or raise CACHE_TTL.',
   };
 }
 
@@ -246,7 +244,7 @@ function callersWaiting({ gate }: WorkspaceSnapshot): Says | undefined {
   if (longest === undefined) return undefined;
   return {
     detail: `Requests of ${names(long.map(({ name }) => name))} wait long for the upstream’s limit, the longest for ${span(longest.oldestWaitSeconds)}.`,
-    todo: 'See which caller asks most and give it a limit or a smaller weight, or raise CACHE_TTL.',
+    todo: 'See which caller asks most and give it a limit or a smaller weight ("analytics-gateway token set NAME --limit 20/1s --weight 0.5"), or raise CACHE_TTL.',
   };
 }
 
@@ -328,18 +326,13 @@ function logLinesLost({ log }: AdminSnapshot, atMs: number): Says | undefined {
 }
 
 function tokenEnding({ callers }: AdminSnapshot, atMs: number): Says | undefined {
-  const due = callers.beside.expiries.filter(({ expiresAt, isLast }) => {
-    const leftMs = expiresAt - atMs;
-    // An ended token that has a successor is done with. The last one of a caller that is gone is told of for a while.
-    return leftMs <= tokenNoticeMs && (leftMs > 0 || (isLast && leftMs > -tokenNoticeMs));
-  });
-  const [first] = due;
-  if (first === undefined) return undefined;
-  const when = `${first.expiresAt <= atMs ? 'has ended' : 'ends'} at ${new Date(first.expiresAt).toISOString()}`;
-  const others = due.length === 1 ? '' : `, and ${due.length - 1} more within 7 days`;
+  const { ending } = callers.beside;
+  const [caller] = ending?.names ?? [];
+  if (ending === undefined || caller === undefined) return undefined;
+  const when = `the first ${Date.parse(ending.first) <= atMs ? 'has ended' : 'ends'} at ${ending.first}`;
   return {
-    detail: `A token of ${first.caller} ${when}${others}.`,
-    todo: `Run "analytics-gateway token create ${first.caller}" and hand the new token over, or revoke the old one where a newer is in use.`,
+    detail: `Tokens of ${ending.names.join(', ')} end within 14 days, or have ended: ${when}.`,
+    todo: `Run "analytics-gateway token create ${caller}", and so for each, and hand the new token over; "token revoke" takes away an old one that is not used any more.`,
   };
 }
 

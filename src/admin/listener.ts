@@ -40,10 +40,12 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
     },
   );
   const names = { host: 'ADMIN_HOST', port: 'ADMIN_PORT' };
-  const url = await listen(server, hosts.listensOn, options.port, names).catch((error: unknown) => {
-    part.close();
-    throw error;
-  });
+  const url = await listen(server, hosts.listensOn, options.port, { settings: names }).catch(
+    (error: unknown) => {
+      part.close();
+      throw error;
+    },
+  );
   return {
     url,
     close() {

@@ -9,7 +9,13 @@ import type { Eventually } from '../exchange/layer.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { Authenticated, Caller, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions, type CallerToken } from './caller-store.ts';
-import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
+import {
+  type CallersSnapshot,
+  endingSoon,
+  expiriesOf,
+  nameEnding,
+  snapshotCallers,
+} from './callers-snapshot.ts';
 import { presentedCredential, presentedValues } from './credential.ts';
 import { countFailure, type Failures, limitFailures, unauthenticated } from './failures.ts';
 import { authenticateFly } from './fly.ts';
@@ -24,6 +30,7 @@ export interface AuthenticatorOptions extends CallerStoreOptions {
 }
 
 const remindEveryMs = 3_600_000;
+const tellEveryMs = 86_400_000;
 
 /** Tokens of the file whose value was seen: strong enough to be one. An equal digest is an equal value. */
 const proven = new WeakSet<CallerToken>();
@@ -41,6 +48,7 @@ export class Authenticator {
   readonly #store: CallerStore;
   readonly #failures: Failures;
   readonly #jwt: JwtLogins;
+  readonly #daily: NodeJS.Timeout;
   /** Digest of an older token to when its use was reported, wall clock, ms. */
   readonly #reminders = new Map<string, number>();
 
@@ -58,6 +66,13 @@ export class Authenticator {
       rules: () => this.#store.version.table.jwt,
       onEvent: options.onEvent,
     });
+    this.#tellEnding();
+    this.#daily = setInterval(() => this.#tellEnding(), tellEveryMs).unref();
+  }
+
+  #tellEnding(): void {
+    const ending = endingSoon(expiriesOf(this.#store.version.table), Date.now());
+    if (ending.length > 0) this.#options.onEvent({ kind: 'tokens-ending', ...nameEnding(ending) });
   }
 
   /** The caller of a request without a credential; `undefined` where such a request is refused. */
@@ -115,6 +130,7 @@ export class Authenticator {
   }
 
   close(): void {
+    clearInterval(this.#daily);
     this.#store.close();
     this.#jwt.close();
   }
@@ -144,6 +160,7 @@ export class Authenticator {
       const { name } = token.authenticated.caller;
       return this.#refuse(credentials, `an expired token (${token.digest.slice(0, 8)}) of ${name}`);
     }
+    token.usedAt = now;
     if (token.isOlder) this.#remind(token, now);
     return token.authenticated;
   }

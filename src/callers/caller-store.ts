@@ -103,6 +103,9 @@ export class CallerStore {
       onEvent({ kind: 'version-refused', problems: this.#problems });
       return;
     }
+    const { tokens } = this.#version.table;
+    for (const token of reading.version.table.tokens.values())
+      token.usedAt = tokens.get(token.digest)?.usedAt ?? 0;
     this.#version = reading.version;
     this.#problems = [];
     this.#loadedAt = Date.now();
@@ -166,6 +169,8 @@ export interface CallerToken {
   readonly authenticated: Authenticated;
   /** The caller has a newer token. */
   readonly isOlder: boolean;
+  /** When it was last used since the start, wall clock, ms; 0 where it was not. */
+  usedAt: number;
 }
 
 /** One version of the callers file, prepared for authentication: everything a request needs is made here, once. */
@@ -232,6 +237,12 @@ function tokensOf(entry: CallerEntry, caller: Caller): CallerToken[] {
     const isOlder = index < entry.tokens.length - 1;
     const note = isOlder ? { note: `an older token (${digest.slice(0, 8)}) is still used` } : {};
     const ends = Number.isFinite(expiresAt) ? { expiresAt } : {};
-    return { digest, expiresAt, isOlder, authenticated: { caller, by: 'token', ...ends, ...note } };
+    return {
+      digest,
+      expiresAt,
+      isOlder,
+      usedAt: 0,
+      authenticated: { caller, by: 'token', ...ends, ...note },
+    };
   });
 }

@@ -130,6 +130,8 @@ export type CallersEvent =
   | { readonly kind: 'file-readable-again' }
   /** A caller still uses a token that has a newer one beside it. At most once an hour for each token. */
   | { readonly kind: 'older-token-used'; readonly caller: string; readonly token: string }
+  /** Tokens end within two weeks, or have ended with no successor. Once a day. */
+  | { readonly kind: 'tokens-ending'; readonly names: readonly string[]; readonly first: string }
   /** The keys of an issuer can't be fetched: the last ones, where there were any, serve for a day. Reported once. */
   | {
       readonly kind: 'keys-unavailable';

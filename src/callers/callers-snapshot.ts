@@ -1,5 +1,6 @@
-/** The callers as the admin listener shows them: names, grants, and when tokens end; nothing of a token. */
+/** The callers as the admin listener shows them: names, grants, when tokens end and were last used. */
 import { toTime } from '../exchange/durations.ts';
+import { writtenLimit } from './bucket.ts';
 import type { CallerStore, CallerTable } from './caller-store.ts';
 import type { JwtRules } from './jwt.ts';
 import type { KeySetSnapshot } from './key-set.ts';
@@ -16,6 +17,8 @@ export interface CallersSnapshot {
   readonly beside: {
     /** The tokens that end, the first to end first. */
     readonly expiries: readonly TokenExpiry[];
+    /** Those to do something about; absent where there is none. */
+    readonly ending?: EndingTokens;
     /** The keys of company logins. */
     readonly logins: readonly LoginKeys[];
   };
@@ -34,6 +37,24 @@ export interface TokenExpiry {
   readonly isLast: boolean;
 }
 
+/** Tokens that end within two weeks, or have ended with no successor. */
+export interface EndingTokens {
+  /** Each caller once, the first to end first. */
+  readonly names: readonly string[];
+  /** When the first of them ends. */
+  readonly first: string;
+}
+
+/** A token as `token list` and the log name it, and when it was last used. */
+export interface TokenUse {
+  /** The first digits of its digest. */
+  readonly token: string;
+  /** Null where it does not end. */
+  readonly expires: string | null;
+  /** The day, UTC; null where it was not used since the start. */
+  readonly lastUsed: string | null;
+}
+
 export interface CallerSnapshot {
   readonly name: string;
   readonly operations: readonly string[] | 'every';
@@ -46,6 +67,14 @@ export interface CallerSnapshot {
   readonly tokens: number;
   /** When the first of them ends. */
   readonly nextExpiry: string | null;
+  /** Of each token, the oldest first. */
+  readonly lastUse: readonly TokenUse[];
+  /** As `5000/1d`. */
+  readonly limits: readonly string[];
+  /** The claim by which people of a login have limits of their own. */
+  readonly each: string | null;
+  /** False: what its limits or grants would refuse passes. */
+  readonly enforce: boolean;
 }
 
 /** @param most how many callers to describe: thousands take a while, and cache hits wait meanwhile */
@@ -55,12 +84,14 @@ export function snapshotCallers(
   most?: number,
 ): CallersSnapshot {
   const { callers, entries, anonymous } = version.table;
+  const expiries = expiriesOf(version.table);
+  const ending = endingSoon(expiries, Date.now());
   return {
     count: callers.length,
     loadedAt: toTime(loadedAt),
     problems,
     list: callers.slice(0, most).map((caller, index) => {
-      const { tokens = [], jwt, fly } = entries[index] ?? {};
+      const { tokens = [], jwt, fly, each = null } = entries[index] ?? {};
       const first = Math.min(...tokens.map(({ expiresAt }) => expiresAt));
       const by = [
         ...(tokens.length > 0 ? ['token'] : []),
@@ -76,12 +107,46 @@ export function snapshotCallers(
         by,
         tokens: tokens.length,
         nextExpiry: Number.isFinite(first) ? toTime(first) : null,
+        lastUse: tokens.map(({ digest, expiresAt }) => ({
+          token: digest.slice(0, shownDigits),
+          expires: Number.isFinite(expiresAt) ? toTime(expiresAt) : null,
+          lastUsed: dayOf(version.table.tokens.get(digest)?.usedAt),
+        })),
+        limits: (caller.limits ?? []).map(writtenLimit),
+        each,
+        enforce: caller.enforce,
       };
     }),
     beside: {
-      expiries: expiriesOf(version.table),
+      expiries,
+      ...(ending.length > 0 && { ending: nameEnding(ending) }),
       logins: keySets.map((keys) => ({ ...keys, callers: callersOf(version.table.jwt, keys.address) })),
     },
+  };
+}
+
+const shownDigits = 8;
+
+function dayOf(atMs = 0): string | null {
+  return atMs === 0 ? null : toTime(atMs).slice(0, 10);
+}
+
+/** A token is told of this long before it ends, and this long after it has. */
+const noticeMs = 14 * 86_400_000;
+
+/** Those to do something about. What has ended and has a successor is done with; a caller's last is told of for a while. */
+export function endingSoon(expiries: readonly TokenExpiry[], atMs: number): readonly TokenExpiry[] {
+  return expiries.filter(({ expiresAt, isLast }) => {
+    const leftMs = expiresAt - atMs;
+    return leftMs <= noticeMs && (leftMs > 0 || (isLast && leftMs > -noticeMs));
+  });
+}
+
+/** @param ending at least one */
+export function nameEnding(ending: readonly TokenExpiry[]): EndingTokens {
+  return {
+    names: [...new Set(ending.map(({ caller }) => caller))],
+    first: toTime(ending[0]?.expiresAt ?? 0),
   };
 }
 
@@ -95,7 +160,8 @@ export function callersOf(rules: JwtRules, address: string): readonly string[] {
 /** A version of the file never changes, and a scrape must not sort thousands of tokens again. */
 const knownExpiries = new WeakMap<CallerTable, readonly TokenExpiry[]>();
 
-function expiriesOf(table: CallerTable): readonly TokenExpiry[] {
+/** All tokens that end, the first to end first. */
+export function expiriesOf(table: CallerTable): readonly TokenExpiry[] {
   const known = knownExpiries.get(table);
   if (known !== undefined) return known;
   const expiries = table.entries

@@ -92,9 +92,34 @@ export function removeCaller(text: string, name: string): string {
   return removeItem(text, callersOf(text), indexOf(text, name));
 }
 
-/** Sets what a caller that exists may do. */
-export function setOperations(text: string, name: string, operations: readonly string[]): string {
-  return change(text, ['callers', indexOf(text, name), 'operations'], inOneLine(operations));
+export interface SettableMembers {
+  readonly operations?: readonly string[] | undefined;
+  readonly workspaces?: readonly string[] | undefined;
+  /** As `5000/1d`; empty takes every limit away, also one by `limit`. */
+  readonly limits?: readonly string[] | undefined;
+  readonly weight?: number | undefined;
+}
+
+/** Sets members of a caller that exists; what is left out stays. */
+export function setMembers(text: string, name: string, members: SettableMembers): string {
+  const { limits, ...others } = members;
+  let changed = text;
+  for (const [member, value] of Object.entries(others)) {
+    if (value === undefined) continue;
+    changed = change(changed, ['callers', indexOf(changed, name), member], inOneLine(value));
+  }
+  if (limits === undefined) return changed;
+  // A caller has one of both.
+  changed = removeMember(changed, name, 'limit');
+  if (limits.length === 0) return removeMember(changed, name, 'limits');
+  return change(changed, ['callers', indexOf(changed, name), 'limits'], inOneLine(limits));
+}
+
+/** Removes a member with the comma that it no longer needs. A caller has others: its name at least. */
+function removeMember(text: string, name: string, member: string): string {
+  const properties = callersOf(text)[indexOf(text, name)]?.children ?? [];
+  const index = properties.findIndex(({ children }) => children?.[0]?.value === member);
+  return index === -1 ? text : removeItem(text, properties, index);
 }
 
 function callersOf(text: string): readonly JsonNode[] {

@@ -143,6 +143,20 @@ function addToken(program: Command, io: TokenIo, ended: Ended): void {
       ),
   );
 
+  addTo(token, 'set <caller>', 'set limits, weight or workspaces of a caller that exists')
+    .option('--limit <limits>', 'as 20/1s,5000/1d: so many requests in each window; or none')
+    .option('--weight <number>', "share of the upstream's limit, 0.01 to 100")
+    .option('--workspace <name...>', 'where it may read; - is the unnamed workspace')
+    .action((name: string, { limit, weight, workspace: workspaces, ...options }: SetOptions) =>
+      onCallersFile(options, io, ended, ({ setCaller }, file) =>
+        setCaller({ name, file, limit, weight, workspaces }, io),
+      ),
+    );
+
+  addTo(token, 'whose', 'read a token on standard input, and say whose it is').action((options: FileOption) =>
+    onCallersFile(options, io, ended, ({ tellWhose }, file) => tellWhose({ file }, io, readStandardInput)),
+  );
+
   addTo(
     token,
     'list',
@@ -204,6 +218,17 @@ interface CreateOptions extends FileOption {
   readonly workspace?: string[];
 }
 
+interface SetOptions extends FileOption {
+  readonly limit?: string;
+  readonly weight?: string;
+  readonly workspace?: string[];
+}
+
+async function readStandardInput(): Promise<string> {
+  const { text } = await import('node:stream/consumers');
+  return text(process.stdin);
+}
+
 function addTo(token: Command, usage: string, description: string): Command {
   return token
     .command(usage)
@@ -228,11 +253,13 @@ async function onCallersFile(
   { file, envFile }: FileOption,
   io: TokenIo,
   ended: Ended,
-  run: (commands: typeof import('./token.ts'), file: string | undefined) => Promise<TokenExit>,
+  run: (
+    commands: typeof import('./token.ts') & typeof import('./token-list.ts'),
+    file: string | undefined,
+  ) => Promise<TokenExit>,
 ): Promise<void> {
-  const { runTokenCommand } = await import('./token-file.ts');
-  const { callersFileOf } = await import('./token-file.ts');
-  const commands = await import('./token.ts');
+  const { callersFileOf, runTokenCommand } = await import('./token-file.ts');
+  const commands = { ...(await import('./token.ts')), ...(await import('./token-list.ts')) };
   ended(await runTokenCommand({ file }, io, async () => run(commands, await callersFileOf(file, envFile))));
 }
 

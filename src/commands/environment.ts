@@ -180,6 +180,9 @@ export function settingsWithoutEffect(environment: Environment): string[] {
     if (isSet(name) && !isSet('SHARED_STORE'))
       ignored.push(`${name} is ignored, because SHARED_STORE is not set`);
   }
+  const isPassed = Number(environment['LISTEN_PID']) === process.pid && isSet('LISTEN_FDS');
+  if (isPassed && !['HOST', 'ADMIN_HOST'].some((name) => environment[name]?.trim().startsWith('fd:')))
+    ignored.push('LISTEN_FDS is ignored: a socket was passed to this process, and HOST does not say fd:3');
   ignored.push(...proxiesWithoutEffect(environment));
   return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)];
 }

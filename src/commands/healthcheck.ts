@@ -3,7 +3,7 @@
 
 import { ConfigError, readSettings } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
-import { hostInUrl, socketPath } from '../http/address.ts';
+import { hostInUrl, passedSocket, socketPath } from '../http/address.ts';
 import { loadWhatThereIs } from './environment.ts';
 
 const timeoutMs = 3_000;
@@ -76,8 +76,8 @@ export function askGateway(
   return { asked, answer };
 }
 
-/** A listener on all addresses is asked on loopback. */
+/** A listener on all addresses, or on a socket that was passed to it, is asked on loopback. */
 function reachable(host: string): string {
-  if (host === '0.0.0.0') return '127.0.0.1';
+  if (host === '0.0.0.0' || passedSocket(host) !== undefined) return '127.0.0.1';
   return host === '::' ? '::1' : host;
 }

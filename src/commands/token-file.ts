@@ -24,6 +24,9 @@ import { loadWhatThereIs } from './environment.ts';
 
 export type TokenExit = 0 | 1 | 2;
 
+/** So much of a token's digest is shown. */
+export const shownDigits = 12;
+
 /** Where a command writes. Each text is a whole line or more, with its line break. */
 export interface TokenIo {
   stdout(text: string): void;

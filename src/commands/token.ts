@@ -2,11 +2,13 @@
  * The `token` commands: callers and their tokens in the callers file. A token is shown once, on standard output and
  * alone, so that a script can catch it; everything for people goes to standard error.
  */
+import { writtenLimit } from '../callers/bucket.ts';
 import { usualWorkspaces } from '../callers/caller.ts';
 import {
   type CallersFileRules,
   callerName,
   defaultOperations,
+  parseLimits,
   unnamedWritten,
 } from '../callers/callers-file.ts';
 import {
@@ -15,29 +17,26 @@ import {
   emptyCallersText,
   findCaller,
   type ListedCaller,
-  type ListedToken,
-  listCallers,
   removeCaller,
   removeTokens,
-  setOperations,
+  setMembers,
 } from '../callers/callers-text.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
 import { nearestOfAll } from '../config/names.ts';
+import { ConfigValueError } from '../config/values.ts';
 import { editFile } from '../files/edit.ts';
 import { parseRfc3339 } from '../http/date.ts';
 import { visible } from '../log/text-lines.ts';
 import {
   editCallers,
-  problemsOf,
   requireCaller,
   requireFile,
-  requireText,
   rulesHere,
   runTokenCommand,
+  shownDigits,
   type TokenExit,
   TokenFailure,
   type TokenIo,
-  tellProblems,
   tellWhetherInForce,
   UsageError,
 } from './token-file.ts';
@@ -69,7 +68,6 @@ export interface RevokeTokenArgs extends CallerArgs {
   readonly digest?: string | undefined;
 }
 
-const shownDigits = 12;
 const dayMs = 86_400_000;
 const usualDays = 90;
 
@@ -94,7 +92,7 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
       }
       if (workspaces !== undefined) {
         throw new UsageError(
-          `${name} exists already, and --workspace is for a new caller: change its "workspaces" in ${file}`,
+          `${name} exists already, and --workspace is for a new caller: use "token set ${name} --workspace ${workspaces.join(' ')}"`,
         );
       }
       if (args.operations === undefined) return addToken(before, name, entry);
@@ -109,6 +107,39 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
         'It is shown this once.\n',
     );
     tellCaller(name, earlier, `${operations.join(', ') || 'nothing'}${placeOf(workspaces, rules)}`, io);
+    return tellWhetherInForce(file, text, rules, io);
+  });
+}
+
+export interface SetCallerArgs extends CallerArgs {
+  /** `--limit`: `20/1s,5000/1d`, or `none`. */
+  readonly limit?: string | undefined;
+  readonly weight?: string | undefined;
+  readonly workspaces?: readonly string[] | undefined;
+}
+
+/** `token set NAME`: sets limits, weight or workspaces of a caller that exists. */
+export function setCaller(args: SetCallerArgs, io: TokenIo): Promise<TokenExit> {
+  return runTokenCommand(args, io, async () => {
+    const { name, workspaces } = args;
+    const file = requireFile(args.file);
+    const limits = limitsOf(args.limit);
+    const weight = weightOf(args.weight);
+    if (limits === undefined && weight === undefined && workspaces === undefined) {
+      throw new UsageError('give at least one of --limit, --weight and --workspace');
+    }
+    const rules = await rulesHere();
+    requireWorkspaces(workspaces ?? [], rules);
+    const text = await editCallers(file, (before) => {
+      requireCaller(before, name);
+      return setMembers(before, name, { limits, weight, workspaces });
+    });
+    const told = [
+      ...(limits === undefined ? [] : [limits.length === 0 ? 'no limit' : `limits ${limits.join(', ')}`]),
+      ...(weight === undefined ? [] : [`weight ${weight}`]),
+      ...(workspaces === undefined ? [] : [`workspaces ${workspaces.join(', ')}`]),
+    ];
+    io.stderr(`${visible(`${name} now has ${told.join('; ')}`)}.\n`);
     return tellWhetherInForce(file, text, rules, io);
   });
 }
@@ -129,36 +160,6 @@ export function denyOperations(args: OperationsArgs, io: TokenIo): Promise<Token
       { ...rules, operations: new Set([...granted, ...rules.operations]) },
     );
     return granted.filter((operation) => !args.operations.includes(operation));
-  });
-}
-
-export interface ListTokensArgs extends CallersFileArgs {
-  /** One object, for programs. */
-  readonly json?: boolean;
-}
-
-/** `token list`: names, the first characters of digests, expiry, and what each caller may do. */
-export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit> {
-  return runTokenCommand(args, io, async () => {
-    const file = requireFile(args.file);
-    const text = await requireText(file);
-    const rules = await rulesHere();
-    const now = Date.now();
-    if (args.json === true) {
-      const callers = listCallers(text).map((caller) => jsonOf(caller, now));
-      io.stdout(`${JSON.stringify({ callers, problems: problemsOf(file, text, rules) }, null, 2)}\n`);
-      return 0;
-    }
-    const rows = listCallers(text).flatMap((caller) => rowsOf(caller, now));
-    const table = [['NAME', 'DIGEST', 'EXPIRES', 'STATE', 'OPERATIONS'], ...rows].map((row) =>
-      row.map(visible),
-    );
-    const widths = [0, 1, 2, 3].map((column) => Math.max(...table.map((row) => (row[column] ?? '').length)));
-    for (const row of table) {
-      io.stdout(`${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}\n`);
-    }
-    tellProblems(file, text, rules, io);
-    return 0;
   });
 }
 
@@ -216,7 +217,7 @@ function changeOperations(
       const caller = requireCaller(before, args.name);
       operations = decide(caller, rules);
       isChanged = operations.length !== caller.operations.length;
-      return isChanged ? setOperations(before, args.name, operations) : before;
+      return isChanged ? setMembers(before, args.name, { operations }) : before;
     });
     const may = `may do: ${operations.join(', ') || 'nothing'}`;
     io.stderr(`${visible(`${args.name} ${isChanged ? 'now' : 'already'} ${may}`)}.\n`);
@@ -229,6 +230,25 @@ function requireName(name: string): void {
   throw new UsageError(
     'a caller name has 1 to 64 letters, digits and . _ @ -, and begins with a letter or digit',
   );
+}
+
+/** @returns as the callers file has them; none for `none` */
+function limitsOf(written: string | undefined): readonly string[] | undefined {
+  if (written === undefined) return undefined;
+  if (written === 'none') return [];
+  try {
+    return parseLimits(written).map(writtenLimit);
+  } catch (error) {
+    if (!(error instanceof ConfigValueError)) throw error;
+    throw new UsageError(`--limit ${error.message}; none takes them away`);
+  }
+}
+
+function weightOf(written: string | undefined): number | undefined {
+  if (written === undefined) return undefined;
+  const weight = Number(written);
+  if (written.trim() !== '' && weight >= 0.01 && weight <= 100) return weight;
+  throw new UsageError('--weight takes a number from 0.01 to 100');
 }
 
 /** @returns RFC 3339 in UTC; `undefined` for a token that does not expire */
@@ -293,43 +313,6 @@ function tellCaller(name: string, earlier: ListedCaller | undefined, grants: str
       'which still works: this one is for a rotation. When the new one is in use, run ' +
       `"token revoke ${name} ${visible(last.sha256.slice(0, shownDigits))}".\n`,
   );
-}
-
-function rowsOf(
-  { name, tokens, operations, workspaces, otherWays }: ListedCaller,
-  now: number,
-): readonly string[][] {
-  const where = workspaces === undefined ? '' : ` in ${workspaces.join(', ') || 'no workspace'}`;
-  const may = `${operations.join(', ') || '-'}${where}`;
-  const lines = tokens.map((token, index) => [
-    name,
-    token.sha256.slice(0, shownDigits),
-    token.expires ?? 'never',
-    stateOf(token, index === tokens.length - 1, now),
-    may,
-  ]);
-  return lines.length > 0 ? lines : [[name, '-', '-', otherWays.join(', ') || 'no token', may]];
-}
-
-function jsonOf({ name, tokens, operations, workspaces, otherWays }: ListedCaller, now: number): object {
-  return {
-    name,
-    operations,
-    ...(workspaces && { workspaces }),
-    tokens: tokens.map((token, index) => ({
-      digest: token.sha256.slice(0, shownDigits),
-      expires: token.expires ?? null,
-      state: stateOf(token, index === tokens.length - 1, now),
-    })),
-    otherWays,
-  };
-}
-
-function stateOf(token: ListedToken, isNewest: boolean, now: number): string {
-  const expiresAt = token.expires === undefined ? Number.POSITIVE_INFINITY : parseRfc3339(token.expires);
-  if (expiresAt === undefined) return 'bad date';
-  if (expiresAt <= now) return 'expired';
-  return isNewest ? 'newest' : 'older';
 }
 
 function digestsToRevoke({ name, tokens }: ListedCaller, prefix: string): readonly string[] {

@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { SettingError } from '../errors.ts';
-import { isLoopbackHost, socketPath } from '../http/address.ts';
+import { isLoopbackHost, passedSocket, socketPath } from '../http/address.ts';
 import { misspelledSettings, unlistedSettings } from './names.ts';
 import { variableIn } from './proxy.ts';
 import { type Setting, type SettingName, settings } from './settings.ts';
@@ -146,6 +146,9 @@ function contradictions(config: Config): string[] {
       'HOST must be loopback or a Unix socket as long as CALLERS_FILE is not set: anyone who reaches the gateway could use the key',
     );
   }
+  if (config.REUSE_PORT === 'on' && config.HOST !== undefined && hasNoPort(config.HOST)) {
+    problems.push('REUSE_PORT=on shares a port, and HOST names a socket that has none of its own');
+  }
   if ((config.TLS_CERT_FILE === undefined) !== (config.TLS_KEY_FILE === undefined)) {
     problems.push('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
   }
@@ -173,12 +176,16 @@ function unkeyedWithoutUse(config: Config): string[] {
     : ['FORWARD_REQUEST_HEADERS_UNKEYED must name only fields that FORWARD_REQUEST_HEADERS names as well'];
 }
 
+function hasNoPort(host: string): boolean {
+  return socketPath(host) !== undefined || passedSocket(host) !== undefined;
+}
+
 /** What the two listeners cannot both have. */
 function sharedPlaces({ HOST, PORT, ADMIN_HOST, ADMIN_PORT }: Config): string[] {
   if (HOST === undefined || ADMIN_HOST === undefined || ADMIN_PORT === 'off') return [];
   const overlap = [HOST, ADMIN_HOST].some((host) => host === '0.0.0.0' || host === '::');
-  if (HOST !== ADMIN_HOST && (!overlap || `${HOST} ${ADMIN_HOST}`.includes('unix:'))) return [];
-  if (socketPath(HOST) !== undefined) return ['HOST and ADMIN_HOST must not be the same socket'];
+  if (HOST !== ADMIN_HOST && (!overlap || [HOST, ADMIN_HOST].some(hasNoPort))) return [];
+  if (hasNoPort(HOST)) return ['HOST and ADMIN_HOST must not be the same socket'];
   if (PORT === undefined || PORT === 0 || PORT !== ADMIN_PORT) return [];
   const usual = settings.ADMIN_PORT.default;
   return [`PORT and ADMIN_PORT must not be the same port (ADMIN_PORT is ${usual} where it is not set)`];

@@ -154,8 +154,21 @@ export const settings = {
     integer(1, 1_000_000),
     'Callers’ connections at once. Where there would be more, the address with the most loses its eldest that asks for nothing.',
   ),
-  HOST: defaulted('127.0.0.1', listenHost, 'Address of the public listener, or unix:/path.sock.'),
-  PORT: defaulted('8080', port, 'Port of the public listener; 0 takes a free one.'),
+  HOST: defaulted(
+    '127.0.0.1',
+    listenHost,
+    'Address of the public listener, unix:/path.sock, or fd:3 for a socket that the process was started with, as a .socket unit of systemd passes it. Who holds that socket keeps callers waiting, not refused, while the gateway starts again.',
+  ),
+  PORT: defaulted(
+    '8080',
+    port,
+    'Port of the public listener; 0 takes a free one. With HOST=fd:3 it tells healthcheck alone where to ask.',
+  ),
+  REUSE_PORT: defaulted(
+    'off',
+    oneOf('on', 'off'),
+    'Whether other processes of the same user may listen on HOST and PORT too, so that a new version starts beside the old one, or several share the work.',
+  ),
   TLS_CERT_FILE: optional(
     text,
     'Certificate of the public listener with its chain, in PEM: with it and TLS_KEY_FILE the listener speaks TLS 1.2 and later, and nothing else. Both are read again when they change.',

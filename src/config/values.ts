@@ -197,10 +197,15 @@ export const readPattern: Reader<string> = (value) => {
   return value;
 };
 
-/** An address to listen on, or `unix:/path`. */
+/** An address to listen on, `unix:/path`, or `fd:3` for a socket that the process was started with. */
 export const listenHost: Reader<string> = (value) => {
-  if (/^unix:\/./.test(value) || /^[A-Za-z0-9.%_-]+$/.test(value) || isIPv6(value)) return value;
-  throw new ConfigValueError('expects an address like 127.0.0.1, without a port, or unix:/path.sock');
+  if (
+    /^(?:unix:\/.|fd:(?:[3-9]|[1-9]\d{1,3})$)/.test(value) ||
+    /^[A-Za-z0-9.%_-]+$/.test(value) ||
+    isIPv6(value)
+  )
+    return value;
+  throw new ConfigValueError('expects an address like 127.0.0.1, without a port, unix:/path.sock, or fd:3');
 };
 
 /** A value of `Host` in the one spelling that requests are compared in; a port does not count. */

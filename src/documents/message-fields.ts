@@ -57,6 +57,12 @@ export const requestFields = {
     meaning: `The Last-Modified of your copy: ${validators.meaning} (RFC 9110 section 13.1.3).`,
     example: 'Sun, 01 Nov 2026 12:00:00 GMT',
   },
+  Prefer: {
+    name: 'Prefer',
+    meaning:
+      '`wait=5`: how many seconds you will wait at most (RFC 7240 section 4.3). It shortens how long the request may take and never lengthens it.',
+    example: 'wait=5',
+  },
   RequestId: {
     name: 'X-Request-ID',
     meaning:
@@ -92,6 +98,17 @@ export const responseFields = {
     name: 'Age',
     meaning: 'How old the answer is, in seconds (RFC 9111 section 5.1).',
     example: '3',
+  },
+  ServerTiming: {
+    name: 'Server-Timing',
+    meaning:
+      'Of an answer that did not come from memory: the part of the cache, and for how many milliseconds the request waited for its turn (`wait`) and for the upstream (`upstream`).',
+    example: 'cache;desc=miss, wait;dur=12, upstream;dur=84',
+  },
+  PreferenceApplied: {
+    name: 'Preference-Applied',
+    meaning: 'Your `Prefer: wait` has shortened how long the request might take.',
+    example: 'wait=5',
   },
   ETag: {
     name: 'ETag',

@@ -3,10 +3,11 @@
 import { GatewayError } from '../errors.ts';
 import { toHundredths } from '../exchange/durations.ts';
 import { andThen, type Layer } from '../exchange/layer.ts';
-import type { CacheOutcome, Trace } from '../exchange/trace.ts';
+import type { Trace } from '../exchange/trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { logMembers, shownCause, shownLibraryText } from './log-members.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from './refusal-fields.ts';
+import { cacheWord } from './reply-fields.ts';
 
 /** A request's line. Members that do not apply are left out. */
 export interface AccessLine {
@@ -98,16 +99,6 @@ function lineOf(
     upstreamMs: toHundredths(trace.upstreamMs),
     totalMs: toHundredths(performance.now() - trace.startedMs),
   };
-}
-
-/** The cache's part in one word. */
-function cacheWord(cache: CacheOutcome | undefined): string | undefined {
-  if (cache === undefined) return undefined;
-  if (cache.detail !== undefined) return cache.detail;
-  if (cache.hit) return 'hit';
-  if (cache.collapsed === true) return 'joined';
-  if (cache.forwardStatus === 304) return 'revalidated';
-  return cache.forwarded === 'bypass' || cache.forwarded === 'request' ? cache.forwarded : 'miss';
 }
 
 function reasonOf(failure: Error): string {

@@ -10,7 +10,35 @@ import {
   type RequestContext,
   WatchedContext,
 } from '../exchange/request-context.ts';
+import { fieldValue, splitUnquoted, trimBlanks } from '../http/fields.ts';
 import type { InboundRequest } from './inbound.ts';
+
+/**
+ * The time is up that the caller itself was willing to wait, which says nothing of the upstream: like the leaving of a
+ * caller it counts for no circuit and is no other caller's failure. `forward` makes a problem of it.
+ */
+export class PreferredWaitOver extends Error {
+  override readonly name = 'PreferredWaitOver';
+  constructor() {
+    super('the wait that the caller prefers is over');
+  }
+}
+
+const waitPreference = /^wait[\t ]*=[\t ]*(?:"(\d{1,9})"|(\d{1,9}))[\t ]*(?:;|$)/i;
+
+/**
+ * How long a caller prefers to wait (`Prefer: wait`, RFC 7240 section 4.3), in seconds; `undefined` where it does not say so.
+ *
+ * @param prefer the field's value, repeated lines joined by a comma
+ */
+export function preferredWaitSeconds(prefer: string): number | undefined {
+  // Of a repeated preference the first one counts (section 2).
+  const preference = splitUnquoted(prefer, ',')
+    ?.map(trimBlanks)
+    .find((one) => /^wait(?![^\t =;])/i.test(one));
+  const found = preference === undefined ? null : waitPreference.exec(preference);
+  return found === null ? undefined : Number(found[1] ?? found[2]);
+}
 
 /** The caller closed its connection before it was answered. Nothing is sent; the log says 499. */
 export class CallerLeft extends Error {
@@ -27,13 +55,22 @@ class CallerContext extends WatchedContext implements RequestContext {
   #flows: readonly Flow[] | undefined;
   readonly #request: InboundRequest;
   readonly #armed: CallerContext[];
+  /** The deadline is the caller's own wish, and before REQUEST_TIMEOUT. */
+  readonly isPreferred: boolean;
   /** Its index among the armed contexts; -1 while it is not armed. */
   #place = -1;
   #timer: NodeJS.Timeout | undefined;
   readonly #onAbort = (): void => this.end(new CallerLeft());
 
-  constructor(request: InboundRequest, deadlineMs: number, flow: Flow, armed: CallerContext[]) {
+  constructor(
+    request: InboundRequest,
+    deadlineMs: number,
+    isPreferred: boolean,
+    flow: Flow,
+    armed: CallerContext[],
+  ) {
     super();
+    this.isPreferred = isPreferred;
     this.#request = request;
     this.deadlineMs = deadlineMs;
     this.flow = flow;
@@ -80,28 +117,52 @@ class CallerContext extends WatchedContext implements RequestContext {
 }
 
 function expire(context: CallerContext): void {
-  context.end(new GatewayError('upstream-timeout', { reason: 'REQUEST_TIMEOUT ran out' }));
+  context.end(
+    context.isPreferred
+      ? new PreferredWaitOver()
+      : new GatewayError('upstream-timeout', { reason: 'REQUEST_TIMEOUT ran out' }),
+  );
 }
 
 export type { CallerContext };
 
-export interface CallerContexts {
-  open(request: InboundRequest, deadlineMs: number, flow: Flow): CallerContext;
-  /** Ends all armed contexts: the gateway stops. */
-  abandonAll(reason: Error): void;
-  /** How many contexts are armed: requests that wait. */
-  readonly waiting: number;
+export interface CallerContextsOptions {
+  /** One caller's request, waiting and retries included. */
+  readonly timeoutMs: number;
 }
 
-export function createContexts(): CallerContexts {
-  const armed: CallerContext[] = [];
-  return {
-    open: (request, deadlineMs, flow) => new CallerContext(request, deadlineMs, flow, armed),
-    abandonAll(reason) {
-      for (const context of [...armed]) context.end(reason);
-    },
-    get waiting() {
-      return armed.length;
-    },
-  };
+/** The contexts of the requests that are forwarded. */
+export class CallerContexts {
+  readonly #timeoutMs: number;
+  readonly #armed: CallerContext[] = [];
+
+  constructor({ timeoutMs }: CallerContextsOptions) {
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** @param startedMs when the request arrived */
+  open(request: InboundRequest, startedMs: number, flow: Flow): CallerContext {
+    const { prefer } = request.headers;
+    let timeoutMs = this.#timeoutMs;
+    let isPreferred = false;
+    if (prefer !== undefined) {
+      const seconds = preferredWaitSeconds(fieldValue(prefer) ?? '');
+      if (seconds !== undefined && seconds * 1_000 < timeoutMs) {
+        timeoutMs = seconds * 1_000;
+        isPreferred = true;
+        request.setHeader('preference-applied', `wait=${seconds}`);
+      }
+    }
+    return new CallerContext(request, startedMs + timeoutMs, isPreferred, flow, this.#armed);
+  }
+
+  /** Ends all armed contexts: the gateway stops. */
+  abandonAll(reason: Error): void {
+    for (const context of [...this.#armed]) context.end(reason);
+  }
+
+  /** How many contexts are armed: requests that wait. */
+  get waiting(): number {
+    return this.#armed.length;
+  }
 }

@@ -6,17 +6,15 @@ import type { Flow } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { connectionOptions } from '../http/fields.ts';
 import type { HoldsCredential } from './authenticate.ts';
-import type { CallerContexts } from './caller-context.ts';
+import { type CallerContexts, PreferredWaitOver } from './caller-context.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { cacheFieldsOf, type PreparedReply } from './reply-fields.ts';
+import { cacheFieldsOf, type PreparedReply, serverTiming } from './reply-fields.ts';
 import { type ContentCoding as Coding, chooseCoding, isNotModified } from './representation.ts';
 import { traceStateOf } from './request-ids.ts';
 
 export interface ForwardOptions {
   readonly contexts: CallerContexts;
   readonly prepare: (answer: Answer) => PreparedReply;
-  /** One caller's request, waiting and retries included. */
-  readonly timeoutMs: number;
   /** Names of the caller's fields that go up, lower-case. */
   readonly forwardHeaders: readonly string[];
   /** Of these, the ones that belong to no cache key. */
@@ -33,7 +31,7 @@ export function forward(
   options: ForwardOptions,
   holdsCredential: HoldsCredential,
 ): Handler<InboundRequest, Reply> {
-  const { contexts, prepare, timeoutMs, forwardHeaders, unkeyedHeaders } = options;
+  const { contexts, prepare, forwardHeaders, unkeyedHeaders } = options;
   // In one order, so that gateways whose settings list them in another make the same keys.
   const keyed = forwardHeaders.filter((name) => !unkeyedHeaders.includes(name)).toSorted();
   return function forward(request, trace) {
@@ -44,11 +42,7 @@ export function forward(
     const keyedHeaders = forwardedFields(request, keyed, hopByHop, holdsCredential);
     const headers = forwardedFields(request, unkeyedHeaders, hopByHop, holdsCredential);
     const callerIds = callerIdsOf(request, trace, hopByHop, holdsCredential);
-    const context = contexts.open(
-      request,
-      trace.startedMs + timeoutMs,
-      request.caller?.flow ?? anonymousFlow,
-    );
+    const context = contexts.open(request, trace.startedMs, request.caller?.flow ?? anonymousFlow);
     const upstreamRequest: UpstreamRequest = {
       operation: match.operation.name,
       path: match.path,
@@ -68,16 +62,34 @@ export function forward(
       workspace.send(upstreamRequest, trace),
       (answer) => {
         context.release();
-        request.cacheFields = cacheFieldsOf(trace);
+        setTraceFields(request, trace);
         return replyWith(answer, request, prepare(answer), trace.cache?.hit === true);
       },
       (error) => {
         context.release();
-        request.cacheFields = cacheFieldsOf(trace);
-        throw error;
+        setTraceFields(request, trace);
+        throw error instanceof PreferredWaitOver ? preferredWaitProblem() : error;
       },
     );
   };
+}
+
+function preferredWaitProblem(): GatewayError {
+  return new GatewayError('upstream-timeout', {
+    detail: 'The time that this request prefers to wait (Prefer: wait) was over before the answer came.',
+    reason: 'the wait that the caller prefers is over',
+  });
+}
+
+/** Sets the fields that say how the answer came about; how long each part took only where it did not come from memory. */
+function setTraceFields(request: InboundRequest, trace: Trace): void {
+  request.cacheFields = cacheFieldsOf(trace);
+  if (trace.cache?.hit === true) return;
+  const timing = serverTiming(trace);
+  if (timing === '') return;
+  request.setHeader('server-timing', timing);
+  const page = request.replyHeader('access-control-allow-origin');
+  if (page !== undefined) request.setHeader('timing-allow-origin', page);
 }
 
 const none: Readonly<Record<string, string>> = Object.freeze({});

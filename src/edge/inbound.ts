@@ -92,6 +92,12 @@ export class InboundRequest {
     else replyHeaders.push(name, value);
   }
 
+  /** A field of this reply that a layer has set. */
+  replyHeader(name: string): string | undefined {
+    const at = this.replyHeaders.indexOf(name);
+    return at === -1 ? undefined : this.replyHeaders[at + 1];
+  }
+
   /** A field's value; the lines of a repeated one joined by commas, as Node does for all but singular fields. */
   field(name: string): string | undefined {
     return fieldValue(ownField(this.headers, name));

@@ -1,11 +1,11 @@
 /** Makes a server listen, on an address or a Unix socket, and says in plain words why it cannot. */
-import { accessSync, constants, lstatSync, unlinkSync } from 'node:fs';
+import { accessSync, constants, fstatSync, lstatSync, unlinkSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
 import { dirname } from 'node:path';
 import { SettingError } from '../errors.ts';
-import { hostInUrl, socketPath } from '../http/address.ts';
+import { hostInUrl, passedSocket, socketPath } from '../http/address.ts';
 
 /** Why the gateway cannot listen, in plain words that name the setting and not its value. */
 export class ListenError extends SettingError {
@@ -31,6 +31,10 @@ function whyNotListening(
   address: string,
   { host, port }: ListenSettings,
 ): ListenError {
+  if (address.startsWith('fd:')) {
+    const why = 'names no socket that this process was started with and may listen on';
+    return new ListenError(`${host}=${address} ${why}: let its supervisor pass one (LISTEN_FDS)`, true);
+  }
   if (code === 'EADDRINUSE') {
     const instead = path !== undefined ? `choose another path in ${host}` : `choose another ${port}`;
     return new ListenError(`${address} is in use: ${instead}, or stop what listens there`, false);
@@ -59,37 +63,70 @@ export function socketProblem(host: string, setting: string): string | undefined
   }
 }
 
+export interface ListenOptions {
+  /** How messages name the settings. */
+  readonly settings?: ListenSettings;
+  /** Other processes of the same user may listen there too. */
+  readonly reusePort?: boolean;
+}
+
+/** As many as the system allows (net.core.somaxconn): a passed socket holds what comes while no process accepts. */
+const passedBacklog = 65_535;
+
 /**
  * Starts listening.
  *
- * @returns where the listener can be reached: an `http:` or `https:` address, or `unix:/path`
+ * @returns where the listener can be reached: an `http:` or `https:` address, `unix:/path`, or `fd:3` where a passed
+ * socket has no address
  * @throws ListenError
  */
 export async function listen(
   server: Server,
   host: string,
   port: number,
-  settings: ListenSettings = { host: 'HOST', port: 'PORT' },
+  { settings = { host: 'HOST', port: 'PORT' }, reusePort = false }: ListenOptions = {},
 ): Promise<string> {
   const path = socketPath(host);
+  const fd = passedSocket(host);
   if (path !== undefined) await removeStaleSocket(path);
+  // Of any other descriptor Node would end the process.
+  if (fd !== undefined && !isSocket(fd)) throw whyNotListening(undefined, undefined, host, settings);
   await new Promise<void>((resolve, reject) => {
     const fail = ({ code }: NodeJS.ErrnoException): void =>
-      reject(whyNotListening(code, path, path ?? `${hostInUrl(host)}:${port}`, settings));
+      reject(
+        whyNotListening(
+          code,
+          path,
+          path ?? (fd === undefined ? `${hostInUrl(host)}:${port}` : host),
+          settings,
+        ),
+      );
     server.once('error', fail);
     // Only the owner and group of a socket file may call, from the moment it exists. `listen` makes the file within
     // this call, so no other file gets this mask.
     const mask = path === undefined ? undefined : process.umask(0o117);
-    server.listen(path === undefined ? { host, port } : { path }, () => {
+    const shared = reusePort ? { reusePort } : {};
+    const where = fd === undefined ? { host, port, ...shared } : { fd, backlog: passedBacklog };
+    server.listen(path === undefined ? where : { path }, () => {
       server.off('error', fail);
       resolve();
     });
     if (mask !== undefined) process.umask(mask);
   });
   if (path !== undefined) return `unix:${path}`;
-  const { address, port: taken } = server.address() as AddressInfo;
+  const bound = server.address() as AddressInfo | null;
+  if (bound === null) return host;
+  const { address, port: taken } = bound;
   const scheme = server instanceof TlsServer ? 'https' : 'http';
   return `${scheme}://${hostInUrl(address)}:${taken}`;
+}
+
+function isSocket(fd: number): boolean {
+  try {
+    return fstatSync(fd).isSocket();
+  } catch {
+    return false;
+  }
 }
 
 /** A process that was killed leaves its socket file behind; one that still answers keeps it. */

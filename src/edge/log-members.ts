@@ -191,6 +191,7 @@ export const logMembers = {
   // What the operator wrote.
   problems: { author: 'operator', grammar: 'places in the callers file, and our own words', show: itself },
   source: { author: 'operator', grammar: 'the kind and place of a key store', show: itself },
+  names: { author: 'operator', grammar: 'names of the callers file', show: itself },
   ...{ caller: name, token: name, workspace: name, workspaces: name, operation: name },
   ...{ url: address, adminUrl: address, proxy: address, address },
   // What the gateway says.
@@ -205,7 +206,15 @@ export const logMembers = {
     gate: words,
     kind: words,
   },
-  ...{ from: words, to: words, lastFailure: words, version: words, fingerprint: words, validTo: words },
+  ...{
+    from: words,
+    to: words,
+    lastFailure: words,
+    first: words,
+    version: words,
+    fingerprint: words,
+    validTo: words,
+  },
   ...{ status: figure, attempts: figure, upstreamStatus: figure, generation: figure, stored: figure },
   ...{ waitedMs: figure, upstreamMs: figure, totalMs: figure, closedForMs: figure, statedWaitMs: figure },
   ...{ perSecond: figure, waiting: figure, started: figure, finished: figure, aborted: figure },

@@ -5,7 +5,7 @@
  */
 import { BlockList, isIP } from 'node:net';
 import { canonicalAddress, parseNetwork } from '../http/address.ts';
-import { trimBlanks } from '../http/fields.ts';
+import { splitUnquoted, trimBlanks } from '../http/fields.ts';
 
 /**
  * Finds the address of a request's sender; `undefined` on a Unix socket.
@@ -77,23 +77,6 @@ function hopsOfForwarded(line: string): (string | undefined)[] {
 }
 
 const forPair = /^for=([!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[^"\\]|\\.)*")$/i;
-
-/** The parts of a text between separators outside quoted strings; `undefined` where a quoted string does not end. */
-function splitUnquoted(text: string, separator: string): string[] | undefined {
-  const parts: string[] = [];
-  let start = 0;
-  let isQuoted = false;
-  for (let at = 0; at < text.length; at++) {
-    const character = text[at];
-    if (character === '"') isQuoted = !isQuoted;
-    else if (character === '\\' && isQuoted) at++;
-    else if (character === separator && !isQuoted) {
-      parts.push(text.slice(start, at));
-      start = at + 1;
-    }
-  }
-  return isQuoted ? undefined : [...parts, text.slice(start)];
-}
 
 const ipv4Node = /^([\d.]+)(?::\d{1,5})?$/;
 const ipv6Node = /^\[([\da-f:.]+)\](?::\d{1,5})?$/i;

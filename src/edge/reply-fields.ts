@@ -259,6 +259,29 @@ function cacheStatus(cache: CacheOutcome): string {
   return status;
 }
 
+/** The cache's part in one word. */
+export function cacheWord(cache: CacheOutcome | undefined): string | undefined {
+  if (cache === undefined) return undefined;
+  if (cache.detail !== undefined) return cache.detail;
+  if (cache.hit) return 'hit';
+  if (cache.collapsed === true) return 'joined';
+  if (cache.forwardStatus === 304) return 'revalidated';
+  return cache.forwarded === 'bypass' || cache.forwarded === 'request' ? cache.forwarded : 'miss';
+}
+
+/**
+ * `Server-Timing` of a read that did not come from memory: the cache's part in a word, and how long the request itself waited
+ * and was under way upstream. In whole ms, so that nothing of the gateway's own work is measured by it. A request that joined
+ * another is told no durations: they are the other's.
+ */
+export function serverTiming({ cache, waitedMs, upstreamMs, attempts }: Trace): string {
+  const word = cacheWord(cache);
+  const parts = word === undefined ? [] : [`cache;desc=${word}`];
+  if (waitedMs > 0) parts.push(`wait;dur=${Math.round(waitedMs)}`);
+  if (attempts > 0) parts.push(`upstream;dur=${Math.round(upstreamMs)}`);
+  return parts.join(', ');
+}
+
 /**
  * The response fields of a page: what a browser may load, run and apply of it.
  *

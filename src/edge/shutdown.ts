@@ -121,9 +121,16 @@ function lingerInstead(this: Socket): void {
 /**
  * Stops listening and waits until every connection has ended.
  *
+ * @param isHeld others hold the listening socket: what waits there is for the next process, and is not accepted here.
+ * There is no end of it otherwise, and none of it is refused
  * @param graceMs when some are still open after this long, `onOverdue` is called and, a moment later, they are cut
  */
-export async function closeServer(server: Server, graceMs: number, onOverdue: () => void): Promise<void> {
+export async function closeServer(
+  server: Server,
+  graceMs: number,
+  onOverdue: () => void,
+  isHeld = false,
+): Promise<void> {
   const connections = connectionsOf.get(server);
   if (connections === undefined) throw new TypeError('the connections of this server are not followed');
   let isOver = false;
@@ -134,7 +141,7 @@ export async function closeServer(server: Server, graceMs: number, onOverdue: ()
     connections.destroyAll();
   };
   const end = setTimeout(cut, graceMs - lastMs / 4);
-  await acceptWaiting(connections, () => isOver);
+  if (!isHeld) await acceptWaiting(connections, () => isOver);
   // Not Node's own `close` for HTTP: it ends connections that have a request unread in the kernel, and no longer ends those
   // whose head does not come to an end.
   const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()));

@@ -16,6 +16,24 @@ function program(keyCount: number, text: string) {
   });
 }
 
+/**
+ * Gets what a gateway may have written. Another program may write hundreds of megabytes under our names: what is longer
+ * than ours are is not sent, for it would end each gateway that reads it.
+ */
+const get = `
+local function get(key, most)
+  return redis.call('STRLEN', key) <= most and redis.call('GET', key)
+end
+local function purge(key, what)
+  return redis.call('HSTRLEN', key, what) <= 64 and redis.call('HGET', key, what)
+end`;
+/** An answer of 1 MiB with its fields, sealed. */
+const answerBytes = 2 ** 21;
+/** Turns, leases and buckets, signed; what a gateway says of itself. */
+const lineBytes = 2 ** 10;
+/** What is known at the gate, sealed. */
+const recordBytes = 2 ** 18;
+
 export const scripts = {
   /**
    * Looks for a read and takes its turn, if it is free. Ignores a turn without a TTL, or with one above ours: no gateway
@@ -28,12 +46,12 @@ export const scripts = {
    */
   look: program(
     4,
-    `
-local answer = redis.call('GET', KEYS[1])
-local purges = redis.call('HMGET', KEYS[4], '*', ARGV[3])
-local outcome = redis.call('GET', KEYS[3])
+    `${get}
+local answer = get(KEYS[1], ${answerBytes})
+local purges = {purge(KEYS[4], '*'), purge(KEYS[4], ARGV[3])}
+local outcome = get(KEYS[3], ${answerBytes})
 if outcome or (answer and ARGV[4] == '1') then return {answer, purges[1], purges[2], outcome, false} end
-local holder = redis.call('GET', KEYS[2])
+local holder = get(KEYS[2], ${lineBytes})
 if holder then
   local left = redis.call('PTTL', KEYS[2])
   if left > 0 and left <= tonumber(ARGV[2]) then return {answer, purges[1], purges[2], false, holder} end
@@ -92,21 +110,27 @@ return id`,
    */
   heartbeat: program(
     2,
-    `
+    `${get}
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[1], ms, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ms - ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[3] * 10)
 redis.call('SET', ARGV[4] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
-local ids = redis.call('ZRANGE', KEYS[1], 0, 99)
-local facts = {}
-for index, id in ipairs(ids) do facts[index] = redis.call('GET', ARGV[4] .. id) end
-return {time, ids, facts, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`,
+local ids, facts, purges = {}, {}, {}
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, 99)) do
+  if string.len(id) == string.len(ARGV[1]) then
+    table.insert(ids, id)
+    table.insert(facts, get(ARGV[4] .. id, ${lineBytes}))
+  end
+end
+for index = 5, #ARGV do purges[index - 4] = purge(KEYS[2], ARGV[index]) end
+return {time, ids, facts, purges}`,
   ),
 
   /**
-   * Writes a caller's bucket where it still is as the gateway has seen it. What is no text was not written by a gateway.
+   * Writes a caller's bucket where it still is as the gateway has seen it. No gateway wrote what is no text,
+   * or a long one.
    *
    * Keys: the bucket. Values: as it was seen, or nothing; as it is to be; how long it is kept in ms.
    * Reply: the bucket as it is now.
@@ -115,7 +139,7 @@ return {time, ids, facts, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`,
     1,
     `
 local kept = redis.pcall('GET', KEYS[1])
-if type(kept) == 'table' then
+if type(kept) == 'table' or (kept and string.len(kept) > ${lineBytes}) then
   redis.call('DEL', KEYS[1])
   kept = false
 end
@@ -136,8 +160,8 @@ return ARGV[2]`,
    */
   lease: program(
     2,
-    `
-local lease = redis.call('GET', KEYS[1])
+    `${get}
+local lease = get(KEYS[1], ${lineBytes})
 if lease then
   local left = redis.call('PTTL', KEYS[1])
   if left <= 0 or left > tonumber(ARGV[2]) or ARGV[3] == 'seize' then lease = false end
@@ -156,6 +180,6 @@ if ARGV[3] ~= 'look' and (not lease or string.sub(lease, 1, string.len(ARGV[1]))
   if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
   elseif ARGV[3] == 'release' then redis.call('DEL', KEYS[2]) end
 end
-return {lease, redis.call('GET', KEYS[2])}`,
+return {lease, get(KEYS[2], ${recordBytes})}`,
   ),
 };

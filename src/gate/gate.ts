@@ -179,9 +179,11 @@ class PacingGate {
       let next = this.#scheduler.next(nowMs);
       for (; next.request !== undefined; next = this.#scheduler.next(nowMs)) next.request.go(next.permit);
       clearTimeout(this.#timer);
-      // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
-      const inMs = Math.max(1, Math.ceil((next.untilMs ?? 0) - performance.now()));
-      if (next.untilMs !== undefined) this.#timer = setTimeout(() => this.#pump(), inMs).unref();
+      if (next.untilMs !== undefined) {
+        // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
+        const inMs = Math.max(1, Math.ceil(next.untilMs - performance.now()));
+        this.#timer = setTimeout(() => this.#pump(), inMs).unref();
+      }
     } finally {
       this.#isPumping = false;
     }

@@ -47,7 +47,7 @@ export class ToldWindow {
     const last = this.cells.at(-1) ?? { firstMs: Number.NEGATIVE_INFINITY, count: 0 };
     const joins = nowMs - last.firstMs < this.limit.windowMs / tuning.windowCells;
     const cell = { firstMs: joins ? last.firstMs : nowMs, lastMs: nowMs, count: joins ? last.count + 1 : 1 };
-    this.cells = [...(joins ? this.cells.slice(0, -1) : this.cells), cell];
+    this.cells = joins ? this.cells.with(-1, cell) : [...this.cells, cell];
     this.#ended += 1;
     this.#byAll += 1;
     this.#byCaller.set(name, (this.#byCaller.get(name) ?? 0) + 1);

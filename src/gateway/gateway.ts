@@ -9,6 +9,7 @@ import { ListenError, listen } from '../edge/listen.ts';
 import { closeServer } from '../edge/shutdown.ts';
 import { GatewayError } from '../errors.ts';
 import { proxyFor } from '../exchange/proxy.ts';
+import { isLoopbackHost, passedSocket } from '../http/address.ts';
 import type { GatewayLogger } from '../log/logger.ts';
 import { version } from '../version.ts';
 import { adminOptions } from './admin-wiring.ts';
@@ -103,7 +104,8 @@ class RunningGateway implements Gateway, LifeState {
     try {
       // Before the callers' one: a gateway that callers reach does not end for want of an admin listener.
       if (config.ADMIN_PORT !== 'off') this.#admin = await this.#openAdmin(config.ADMIN_PORT);
-      this.#url = await listen(this.#server, config.HOST, config.PORT);
+      const reusePort = config.REUSE_PORT === 'on';
+      this.#url = await listen(this.#server, config.HOST, config.PORT, { reusePort });
     } catch (error) {
       await this.#admin?.close();
       await closeParts(this.#parts);
@@ -116,7 +118,8 @@ class RunningGateway implements Gateway, LifeState {
     const proxy = proxyFor(config)?.describedFor(config.workspaces[0]?.baseUrl ?? config.UPSTREAM_BASE_URL);
     const { validTo } = this.#certificate?.current ?? {};
     log.events.info({ url: this.#url, version, validTo, proxy }, 'listening');
-    if (!isLocalHost(config.HOST) && this.#certificate === undefined) {
+    const isLocal = isLocalHost(config.HOST) || isLoopbackHost(URL.parse(this.#url)?.hostname ?? '');
+    if (!isLocal && this.#certificate === undefined) {
       // No warning: behind a proxy that ends TLS it is as it should be.
       log.events.info(
         { host: config.HOST },
@@ -166,7 +169,9 @@ class RunningGateway implements Gateway, LifeState {
     await sleep(config.SHUTDOWN_DELAY);
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
     const endsMs = performance.now() + graceMs;
-    await closeServer(this.#server, graceMs, () => contexts.abandonAll(new GatewayError('shutting-down')));
+    const isHeld = passedSocket(config.HOST) !== undefined;
+    const abandon = (): void => contexts.abandonAll(new GatewayError('shutting-down'));
+    await closeServer(this.#server, graceMs, abandon, isHeld);
     this.#certificate?.close();
     await closeParts(this.#parts);
     if ((await tracing?.close(endsMs - performance.now())) === false)

@@ -13,7 +13,7 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import type { OpenApiPatch } from '../documents/openapi-patch.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
-import { type CallerContexts, createContexts } from '../edge/caller-context.ts';
+import { CallerContexts } from '../edge/caller-context.ts';
 import {
   type CertificatePair,
   type CertificateSnapshot,
@@ -132,7 +132,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   await readAdminToken?.();
   const bounds = createBounds(config, bodyBytesWithin(readMemory()));
   const workspaces = new Map<string, Workspace>();
-  const contexts = createContexts();
+  const contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT });
   const counts = new RequestCounts();
   const figures = (): MemberFigures => ({
     requests: counts.finished,
@@ -307,7 +307,6 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     forward: {
       contexts: parts.contexts,
       prepare: prepareReplies(replyOptions(config)),
-      timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
       unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },

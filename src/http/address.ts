@@ -73,6 +73,11 @@ export function socketPath(host: string): string | undefined {
   return host.startsWith('unix:') ? host.slice('unix:'.length) : undefined;
 }
 
+/** The descriptor of a socket that the process was started with, written `fd:3`; `undefined` for any other host. */
+export function passedSocket(host: string): number | undefined {
+  return host.startsWith('fd:') ? Number(host.slice('fd:'.length)) : undefined;
+}
+
 /** A host as it stands in a URL: an IPv6 address in brackets (RFC 3986 section 3.2.2). */
 export function hostInUrl(host: string): string {
   return host.includes(':') ? `[${host}]` : host;

@@ -36,6 +36,23 @@ export function trimBlanks(text: string): string {
   return text.slice(start, end);
 }
 
+/** The parts of a text between separators outside quoted strings; `undefined` where a quoted string does not end. */
+export function splitUnquoted(text: string, separator: string): string[] | undefined {
+  const parts: string[] = [];
+  let start = 0;
+  let isQuoted = false;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (character === '"') isQuoted = !isQuoted;
+    else if (character === '\\' && isQuoted) at++;
+    else if (character === separator && !isQuoted) {
+      parts.push(text.slice(start, at));
+      start = at + 1;
+    }
+  }
+  return isQuoted ? undefined : [...parts, text.slice(start)];
+}
+
 /** The fields without blanks around their values (RFC 9110 section 5.5): undici leaves those at the end. */
 export function trimFields(headers: HeaderFields): HeaderFields {
   // Hardly any answer has one, and a copy of all fields costs a read that goes up more than this look.

@@ -46,10 +46,12 @@ const table: Readonly<Record<string, FieldRule>> = {
   Expires: { down: 'caching', isSingle: true },
   'Last-Modified': { down: 'passes', document: 'answers', isSingle: true },
   Pragma: { down: 'caching', pages: 'send' },
+  'Preference-Applied': { down: 'ours', pages: 'read', document: 'answers' },
   'Proxy-Status': { down: 'ours', pages: 'read', document: 'failures' },
   RateLimit: { down: 'ours', pages: 'read', document: 'every reply' },
   'RateLimit-Policy': { down: 'ours', pages: 'read', document: 'every reply' },
   'Retry-After': { down: 'passes', pages: 'read', document: 'wait', isSingle: true },
+  'Server-Timing': { down: 'ours', pages: 'read', document: 'answers' },
   Vary: { down: 'remade' },
   Via: { up: 'ours', down: 'ours', pages: 'read', document: 'every reply' },
   // Ids.
@@ -85,6 +87,7 @@ const table: Readonly<Record<string, FieldRule>> = {
   'If-None-Match': { up: 'ours', pages: 'send' },
   'If-Range': { up: 'stops' },
   'If-Unmodified-Since': { up: 'stops' },
+  Prefer: { pages: 'send' },
   Range: { up: 'stops' },
   'User-Agent': { up: 'ours' },
   // Where a caller is led. The targets of links are led back to the gateway (`upstream/links.ts`).
@@ -101,6 +104,7 @@ const table: Readonly<Record<string, FieldRule>> = {
   'Content-Security-Policy': { down: 'ours' },
   'Cross-Origin-Resource-Policy': { down: 'ours' },
   Server: { down: 'stops' },
+  'Timing-Allow-Origin': { down: 'ours' },
   'X-Content-Type-Options': { down: 'ours' },
   // One connection.
   Connection: { up: 'stops', down: 'ours', about: 'connection' },

@@ -89,7 +89,7 @@ export class Scrubber {
     if (length < windowBytes) return text;
     const places = length <= reusedBytes ? this.#reusedPlaces : new Uint32Array(length);
     for (let at = 0; at < length; at++) places[at] = at;
-    const found = [...this.#search(this.#copyOf(text), length, places)].flat();
+    const found = [...this.#search(this.#copyOf(text), length, places)].filter((one) => one !== undefined);
     if (found.length === 0) return text;
     let clean = '';
     let done = 0;
@@ -106,12 +106,12 @@ export class Scrubber {
   /** A key that a text holds. */
   #firstIn(text: Payload): Key | undefined {
     if (text.length < windowBytes) return undefined;
-    for (const [found] of this.#search(this.#copyOf(text), text.length)) if (found) return found.owner;
+    for (const found of this.#search(this.#copyOf(text), text.length)) if (found) return found.owner;
     return undefined;
   }
 
   async #firstInLarge(text: Payload): Promise<Key | undefined> {
-    for (const [found] of this.#search(this.#copyOf(text), text.length)) {
+    for (const found of this.#search(this.#copyOf(text), text.length)) {
       if (found) return found.owner;
       await setImmediate();
     }
@@ -119,22 +119,22 @@ export class Scrubber {
   }
 
   /**
-   * Searches bytes as they are, and with their escapes resolved in place, level by level. Gives what each slice holds.
+   * Searches bytes as they are, and with their escapes resolved in place, level by level. Gives what is found, and
+   * `undefined` after each slice.
    *
    * @param places where each byte stands in the text as it came, for places in that
    */
-  *#search(bytes: Buffer, length: number, places?: Uint32Array): Generator<Found<Key>[], void> {
-    const placed = ({ owner, start, end }: Found<Key>, left: number): Found<Key> => ({
-      owner,
-      start: places?.[start] ?? start,
-      end: end === left ? length : (places?.[end] ?? end),
-    });
+  *#search(bytes: Buffer, length: number, places?: Uint32Array): Generator<Found<Key> | undefined, void> {
     for (let [level, left] = [0, length]; ; level++) {
-      for (let to = 0; to < left; ) {
-        const from = to;
-        to = Math.min(from + sliceBytes, left);
-        const found = this.#indexes.flatMap((index) => index.find(bytes, from, to));
-        yield found.map((one) => placed(one, left));
+      for (let from = 0; from < left; from += sliceBytes) {
+        const to = Math.min(from + sliceBytes, left);
+        for (const index of this.#indexes) {
+          for (const { owner, start, end } of index.find(bytes, from, to)) {
+            const endInText = end === left ? length : (places?.[end] ?? end);
+            yield { owner, start: places?.[start] ?? start, end: endInText };
+          }
+        }
+        yield undefined;
       }
       if (level === maxLevels) return;
       const unescaper = new Unescaper(bytes, left, places);
@@ -142,7 +142,7 @@ export class Scrubber {
       for (let to = 0; to < before; ) {
         to = Math.min(to + sliceBytes, before);
         left = unescaper.run(to);
-        yield [];
+        yield undefined;
       }
       if (left === before) return;
     }

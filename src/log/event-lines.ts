@@ -24,6 +24,9 @@ export function logCallers(log: Pick<Logger, 'info' | 'warn' | 'error'>, event: 
     case 'older-token-used':
       log.warn(fields, 'a caller still uses a token that has a newer one beside it');
       break;
+    case 'tokens-ending':
+      log.warn(fields, 'tokens of these callers end within 14 days, or have ended');
+      break;
     case 'keys-unavailable':
       log.warn(
         { address: event.address, err: event.cause },

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { cacheKey, exactRequestKey, selection, varyNames } from '../../src/cache/cache-key.ts';
-import { createContexts } from '../../src/edge/caller-context.ts';
+import { CallerContexts } from '../../src/edge/caller-context.ts';
 import { forward } from '../../src/edge/forward.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
 import { prepareReplies } from '../../src/edge/reply-fields.ts';
@@ -21,7 +21,12 @@ interface Asked {
 function upstreamRequestOf({ operation, path, query, headers }: Asked, forwardHeaders: readonly string[]) {
   const sent: UpstreamRequest[] = [];
   const handle = forward(
-    { contexts: createContexts(), prepare, timeoutMs: 1_000, forwardHeaders, unkeyedHeaders: ['x-client'] },
+    {
+      contexts: new CallerContexts({ timeoutMs: 1_000 }),
+      prepare,
+      forwardHeaders,
+      unkeyedHeaders: ['x-client'],
+    },
     () => false,
   );
   const request = {
@@ -30,6 +35,7 @@ function upstreamRequestOf({ operation, path, query, headers }: Asked, forwardHe
     headers,
     field: (name: string) => headers[name],
     setHeader: () => {},
+    replyHeader: () => undefined,
     match: { operation: { name: operation }, path },
     workspace: {
       name: '',

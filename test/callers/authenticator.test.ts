@@ -292,7 +292,46 @@ describe('the start', () => {
     expect(() => open(writeCallers([{ name: 'x', tokens: [{ sha256: 'x' }] }]))).toThrow(CallersFileError);
   });
 
-  it('the snapshot shows names, grants and ends of tokens, nothing of a digest', () => {
+  it('the snapshot has the day on which each token was last used, also after a new version of the file', async () => {
+    const other = mintToken();
+    const tokens = [{ sha256: digestOf(token) }, { sha256: digestOf(other) }];
+    const file = writeCallers([{ ...script, tokens }]);
+    const { authenticator, events } = open(file);
+    await authenticator.authenticate(bearer(other));
+    const used = () => authenticator.snapshot().list[0]?.lastUse.map(({ lastUsed }) => lastUsed);
+    const today = new Date().toISOString().slice(0, 10);
+    expect(used()).toEqual([null, today]);
+    writeCallers([{ ...script, tokens: tokens.toReversed() }], file);
+    authenticator.reload();
+    await vi.waitFor(() => expect(events).toContainEqual(expect.objectContaining({ kind: 'reloaded' })));
+    expect(used()).toEqual([today, null]);
+  });
+
+  it('tokens that end within 14 days are told of at the start and once a day, with every name', () => {
+    vi.useFakeTimers({ now: new Date('2026-03-01T00:00:00Z') });
+    try {
+      const tokenOf = (expires: string) => ({ sha256: digestOf(mintToken()), expires });
+      const { events } = open(
+        writeCallers([
+          { name: 'later', tokens: [tokenOf('2026-03-15T00:00:01Z')] },
+          { name: 'soon', tokens: [tokenOf('2026-03-15T00:00:00Z'), tokenOf('2026-03-14T00:00:00Z')] },
+          { name: 'ended', tokens: [tokenOf('2026-02-20T00:00:00Z')] },
+          { name: 'long-ended', tokens: [tokenOf('2026-02-14T00:00:00Z')] },
+          { name: 'replaced', tokens: [tokenOf('2026-02-20T00:00:00Z'), tokenOf('2027-01-01T00:00:00Z')] },
+        ]),
+      );
+      const told = () => events.filter(({ kind }) => kind === 'tokens-ending');
+      const first = '2026-02-20T00:00:00.000Z';
+      expect(told()).toEqual([{ kind: 'tokens-ending', names: ['ended', 'soon'], first }]);
+      vi.advanceTimersByTime(86_400_000);
+      expect(told()).toHaveLength(2);
+      expect(told()[1]).toMatchObject({ names: ['ended', 'soon', 'later'] });
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('the snapshot shows names, grants, ends of tokens and the first digits of their digests', () => {
     const tokens = [{ sha256: digestOf(token), expires: '2099-01-01T00:00:00Z' }];
     const { authenticator } = open(writeCallers([{ ...script, tokens }]));
     const shown = authenticator.snapshot();
@@ -305,11 +344,17 @@ describe('the start', () => {
         by: ['token'],
         tokens: 1,
         nextExpiry: '2099-01-01T00:00:00.000Z',
+        lastUse: [
+          { token: digestOf(token).slice(0, 8), expires: '2099-01-01T00:00:00.000Z', lastUsed: null },
+        ],
+        limits: [],
+        each: null,
+        enforce: true,
       },
     ]);
     expect(shown.beside.expiries).toEqual([
       { caller: 'reports-script', expiresAt: Date.parse('2099-01-01T00:00:00Z'), isLast: true },
     ]);
-    expect(JSON.stringify(shown)).not.toContain(digestOf(token).slice(0, 8));
+    expect(JSON.stringify(shown)).not.toContain(digestOf(token).slice(0, 9));
   });
 });

@@ -8,7 +8,7 @@ import {
   listCallers,
   removeCaller,
   removeTokens,
-  setOperations,
+  setMembers,
 } from '../../src/callers/callers-text.ts';
 
 const digest = (number: number): string => String(number).padStart(64, '0');
@@ -82,7 +82,7 @@ describe('an edit of the text of a callers file', () => {
           const granted = value();
           const third = granted.callers[index];
           if (third !== undefined) third.operations = ['list-api-keys'];
-          expectSame(setOperations(text, name, ['list-api-keys']), granted);
+          expectSame(setMembers(text, name, { operations: ['list-api-keys'] }), granted);
 
           expectSame(removeCaller(text, name), { callers: value().callers.filter((_, at) => at !== index) });
           expect(findCaller(text, name)?.tokens).toHaveLength(tokens?.length ?? 0);
@@ -101,7 +101,7 @@ describe('an edit of the text of a callers file', () => {
   it('an edit adds operations to a caller that has none, for which the default holds', () => {
     const text = '{"callers":[{"name":"a"}]}';
     expect(findCaller(text, 'a')?.operations).toEqual(['list-accounts']);
-    expect(setOperations(text, 'a', [])).toBe('{"callers":[{"name":"a", "operations": []}]}');
+    expect(setMembers(text, 'a', { operations: [] })).toBe('{"callers":[{"name":"a", "operations": []}]}');
   });
 
   it('an edit is refused for a caller that stands twice', () => {
@@ -110,7 +110,7 @@ describe('an edit of the text of a callers file', () => {
     for (const edit of [
       () => addToken(text, 'a', { sha256: 'x' }),
       () => removeCaller(text, 'a'),
-      () => setOperations(text, 'a', []),
+      () => setMembers(text, 'a', { operations: [] }),
     ]) {
       expect(edit).toThrow(CallersTextError);
     }

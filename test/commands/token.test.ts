@@ -16,11 +16,12 @@ import {
   createToken,
   denyOperations,
   grantOperations,
-  listTokens,
   removeNamedCaller,
   revokeToken,
+  setCaller,
 } from '../../src/commands/token.ts';
 import type { TokenIo } from '../../src/commands/token-file.ts';
+import { listTokens, tellWhose } from '../../src/commands/token-list.ts';
 import { bearer, cleanUp, makeFolder, open, rulesFor } from '../support/callers-fixture.ts';
 
 afterEach(() => {
@@ -56,6 +57,121 @@ async function made(
   expect(await createToken({ name, file, expires: 'never', ...more }, io), io.err).toBe(status);
   return io.out.trim();
 }
+
+describe('token set', () => {
+  const entryIn = (file: string) =>
+    (JSON.parse(readFileSync(file, 'utf8')) as { callers: object[] }).callers[0];
+
+  it('token set writes limits, weight and workspaces of a caller, and leaves every other byte', async () => {
+    vi.stubEnv('WORKSPACES', 'emea,apac');
+    vi.stubEnv('UPSTREAM_API_KEY_FROM', 'file:/run/secrets/key');
+    const file = newFile();
+    await made('reports', file, { workspaces: ['emea'] });
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    const all = { limit: '5000/1d,20/1s', weight: '2.5', workspaces: ['apac', '-'] };
+    expect(await setCaller({ name: 'reports', file, ...all }, io), io.err).toBe(0);
+    expect(io.err).toContain('reports now has limits 20/1s, 5000/1d; weight 2.5; workspaces apac, -.');
+    expect(entryIn(file)).toMatchObject({
+      limits: ['20/1s', '5000/1d'],
+      weight: 2.5,
+      workspaces: ['apac', '-'],
+    });
+    const text = readFileSync(file, 'utf8');
+    expect(text.split('\n').filter((line) => before.includes(line.replace(/,$/, ''))).length).toBeGreaterThan(
+      6,
+    );
+    expect(await setCaller({ name: 'reports', file, limit: 'none' }, io)).toBe(0);
+    expect(entryIn(file)).not.toHaveProperty('limits');
+  });
+
+  it.each([
+    ['the first member', '{ "callers": [{ "limit": { "perSecond": 1 }, "name": "a", "anonymous": true }] }'],
+    [
+      'a member in the middle',
+      '{ "callers": [{ "name": "a", "limit": { "perSecond": 1 }, "anonymous": true }] }',
+    ],
+    ['the last member', '{ "callers": [{ "name": "a", "anonymous": true, "limit": { "perSecond": 1 } }] }'],
+    [
+      'a line of its own',
+      '{ "callers": [\n  { "name": "a",\n    "anonymous": true,\n    "limit": {\n "perSecond": 1 }\n  }] }',
+    ],
+  ])('token set puts limits in the place of a limit that is %s', async (_, text) => {
+    const file = newFile();
+    writeFileSync(file, text);
+    const io = collect();
+    expect(await setCaller({ name: 'a', file, limit: '20/1s' }, io), io.err).toBe(0);
+    expect(entryIn(file)).toEqual({ name: 'a', anonymous: true, limits: ['20/1s'] });
+    expect(await setCaller({ name: 'a', file, limit: 'none' }, io)).toBe(0);
+    expect(entryIn(file)).toEqual({ name: 'a', anonymous: true });
+  });
+
+  it.each<[string, object, string]>([
+    ['nothing to set', {}, 'give at least one of --limit, --weight and --workspace'],
+    ['a limit in other words', { limit: '20 a second' }, '--limit expects limits like 60/1m'],
+    ['a weight that is no number', { weight: 'much' }, '--weight takes a number'],
+    ['a weight of nothing', { weight: '' }, '--weight takes a number'],
+    ['an unknown workspace', { workspaces: ['emea'] }, '"emea" is not a workspace: there is -'],
+  ])('token set with %s is wrong usage, and the file is untouched', async (_, args, message) => {
+    const file = newFile();
+    await made('reports', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await setCaller({ name: 'reports', file, ...args }, io)).toBe(2);
+    expect(io.err).toContain(message);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+
+  it('token set knows no caller that the file has not, and names the nearest', async () => {
+    const file = newFile();
+    await made('reports', file);
+    const io = collect();
+    expect(await setCaller({ name: 'report', file, weight: '2' }, io)).toBe(1);
+    expect(io.err).toContain('there is no caller "report" (did you mean "reports"?)');
+  });
+});
+
+describe('token whose', () => {
+  const ask = async (file: string, text: string) => {
+    const io = collect();
+    return { status: await tellWhose({ file }, io, () => Promise.resolve(text)), io };
+  };
+
+  it('token whose says which caller and entry a token has, and nothing of the token', async () => {
+    const file = newFile();
+    const first = await made('reports', file);
+    const second = await made('reports', file, { expires: '9d' });
+    const { status, io } = await ask(file, `${first}\n`);
+    expect(status).toBe(0);
+    expect(io.out).toBe(
+      `reports: token 1 of 2, digest ${digestOf(first).slice(0, 12)}, expires never, older. May do: list-accounts.\n`,
+    );
+    const newest = await ask(file, second);
+    expect(newest.io.out).toMatch(/: token 2 of 2, digest \w{12}, expires \S+, newest, ends in 9 days\. /);
+    expect(first + second).not.toContain(newest.io.out);
+    for (const token of [first, second])
+      expect(io.out + io.err + newest.io.out).not.toContain(token.slice(4, 12));
+  });
+
+  it.each([
+    ['a token of no caller', `wag_${'A'.repeat(49)}`, 'a damaged token (its checksum is wrong)'],
+    ['a JWT', `e30.${btoa('{"iss":"x"}').replaceAll('=', '')}.e30`, 'a JWT, whose caller GET /me tells'],
+    ['another text', 'hunter2-hunter2', 'an unknown credential, not one of our tokens'],
+  ])('token whose finds none for %s, says what it is and repeats nothing of it', async (_, text, what) => {
+    const file = newFile();
+    await made('reports', file);
+    const { status, io } = await ask(file, text);
+    expect([status, io.out]).toEqual([1, '']);
+    expect(io.err).toContain(what);
+    expect(io.err).not.toContain(text.slice(0, 12));
+  });
+
+  it('token whose without anything on standard input is wrong usage', async () => {
+    const file = newFile();
+    await made('reports', file);
+    expect((await ask(file, '\n')).status).toBe(2);
+  });
+});
 
 describe('token create', () => {
   it('token create writes the workspaces of a new caller, and refuses those that the gateway has not', async () => {
@@ -362,7 +478,7 @@ describe('token list', () => {
         {
           name: 'script',
           operations: ['list-accounts'],
-          tokens: [{ digest, expires: null, state: 'newest' }],
+          tokens: [{ digest, expires: null, state: 'newest', endsInDays: null }],
           otherWays: [],
         },
       ],

@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
+import { readConfig } from '../../src/config/config.ts';
 import { readDocument } from '../support/documents.ts';
 import { findOnPath } from '../support/find-on-path.ts';
 import { imageFlags } from '../support/image-flags.ts';
@@ -13,7 +14,7 @@ import { builtFolder } from '../support/program.ts';
 const read = (path: string): string =>
   readFileSync(new URL(`../../deploy/systemd/${path}`, import.meta.url), 'utf8');
 const text = read('analytics-gateway.service');
-const dropIns = ['refresh.conf', 'followed-callers.conf'] as const;
+const dropIns = ['refresh.conf', 'followed-callers.conf', 'socket.conf'] as const;
 const isHere = findOnPath('systemd-analyze') !== undefined;
 const isRequired = process.env['REQUIRE_SYSTEMD'] === 'true';
 
@@ -22,6 +23,12 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const unit = join(folder, 'analytics-gateway.service');
 // The program has to exist for `verify`: this machine's Node may be elsewhere.
 writeFileSync(unit, text.replaceAll('/usr/bin/node', process.execPath));
+
+function settingsIn(dropIn: string): Record<string, string> {
+  return Object.fromEntries(
+    [...dropIn.matchAll(/^Environment=(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]),
+  );
+}
 
 /** The first number of `systemd-analyze --version`. */
 const version = Number(/^systemd (\d+)/.exec(analyze('--version').output)?.[1] ?? 0);
@@ -41,12 +48,29 @@ describe.skipIf(!isHere && !isRequired)('the systemd unit, by systemd-analyze', 
     mkdirSync(directory);
     onTestFinished(() => rmSync(directory, { recursive: true }));
     writeFileSync(join(directory, name), read(`analytics-gateway.service.d/${name}`));
+    writeFileSync(join(folder, 'analytics-gateway.socket'), read('analytics-gateway.socket'));
     const { output } = analyze('verify', unit);
     // An older systemd does not know the one setting, says so, and goes on.
     const isUnknown = name === 'refresh.conf' && version < 260;
     expect(output.trim()).toMatch(
       isUnknown ? /^\S+: Unknown key '?RefreshOnReload'?[^\n]*ignoring\.$/ : /^$/,
     );
+  });
+
+  it('systemd-analyze verify has nothing to say about the socket, and about the template with its drop-in', () => {
+    const socket = join(folder, 'analytics-gateway.socket');
+    writeFileSync(socket, read('analytics-gateway.socket'));
+    expect(analyze('verify', socket)).toEqual({ status: 0, output: '' });
+    const template = join(folder, 'analytics-gateway@.service');
+    // One file for both: git keeps the template as a link.
+    expect(read('analytics-gateway@.service')).toBe(text);
+    writeFileSync(template, read('analytics-gateway@.service').replaceAll('/usr/bin/node', process.execPath));
+    mkdirSync(`${template}.d`);
+    writeFileSync(
+      join(`${template}.d`, 'processes.conf'),
+      read('analytics-gateway@.service.d/processes.conf'),
+    );
+    expect(analyze('verify', join(folder, 'analytics-gateway@1.service'))).toEqual({ status: 0, output: '' });
   });
 
   it('systemd-analyze security finds an exposure of at most 3.0 in the unit', () => {
@@ -95,6 +119,19 @@ describe('the systemd unit', () => {
     expect(text).toContain('LoadCredential=callers.json:/etc/analytics-gateway/callers.json\n');
     expect(text).toContain('UPSTREAM_API_KEY_FROM=file:%d/upstream-key\n');
     expect(text).toContain('CALLERS_FILE=%d/callers.json\n');
+  });
+
+  it('the gateway takes what the socket and the template set', () => {
+    const socket = settingsIn(read('analytics-gateway.service.d/socket.conf'));
+    expect(socket).toEqual({ HOST: 'fd:3' });
+    const processes = settingsIn(read('analytics-gateway@.service.d/processes.conf').replaceAll('%i', '2'));
+    const base = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api', CALLERS_FILE: '/callers.json' };
+    expect(readConfig({ ...base, ...socket }).HOST).toBe('fd:3');
+    expect(readConfig({ ...base, ...processes })).toMatchObject({
+      REUSE_PORT: 'on',
+      ADMIN_PORT: 9092,
+      SHARED_STORE: { kind: 'unix', path: '/run/valkey/valkey-server.sock' },
+    });
   });
 
   it('the systemd unit has two drop-ins for tokens without a restart: fresh copies, or the file itself', () => {

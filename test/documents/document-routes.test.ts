@@ -209,11 +209,11 @@ describe('what a caller may ask about itself', () => {
   it('a caller is told of its workspaces by their own base addresses, below the public one', async () => {
     const entry = { ...reports.entry, workspaces: ['acme', 'other'] };
     const CALLERS_FILE = writeCallersFile([entry]);
-    const { gateway } = await startWorkspaces(['acme', 'other', 'third'], { CALLERS_FILE });
-    const { ask } = gateway;
-    expect((await ask('/me', { headers })).json()['workspaces']).toEqual([
-      { name: 'acme', base: '/w/acme/api', operations: ['list-accounts'] },
-      { name: 'other', base: '/w/other/api', operations: ['list-accounts'] },
+    const PUBLIC_BASE_URL = 'https://gateway.internal';
+    const { gateway } = await startWorkspaces(['acme', 'other', 'third'], { CALLERS_FILE, PUBLIC_BASE_URL });
+    expect((await gateway.ask('/me', { headers })).json()['workspaces']).toEqual([
+      { name: 'acme', base: `${PUBLIC_BASE_URL}/w/acme/api`, operations: ['list-accounts'] },
+      { name: 'other', base: `${PUBLIC_BASE_URL}/w/other/api`, operations: ['list-accounts'] },
     ]);
   });
 

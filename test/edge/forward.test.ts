@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { createContexts } from '../../src/edge/caller-context.ts';
+import { CallerContexts, preferredWaitSeconds } from '../../src/edge/caller-context.ts';
 import { forward } from '../../src/edge/forward.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
 import { prepareReplies } from '../../src/edge/reply-fields.ts';
@@ -17,7 +17,7 @@ afterEach(() => {
 
 const prepare = prepareReplies({ forward: [], cacheControl: 'private, no-cache', variesBy: [] });
 
-function requestFor(headers: Record<string, string> = {}) {
+function requestFor(headers: Record<string, string> = {}, set: Record<string, string> = {}) {
   const stopListening = vi.fn();
   const request = {
     method: 'GET',
@@ -25,17 +25,20 @@ function requestFor(headers: Record<string, string> = {}) {
     query: '',
     headers,
     field: (name: string) => headers[name],
-    setHeader: () => {},
+    setHeader(name: string, value: string) {
+      set[name] = value;
+    },
+    replyHeader: (name: string) => set[name],
     match: { operation: { name: 'list-accounts' }, path: '/analytics/accounts/' },
     onAbort: () => {},
     offAbort: stopListening,
   } as unknown as InboundRequest;
-  return { request, stopListening };
+  return { request, stopListening, set };
 }
 
 function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answer>) {
-  const contexts = createContexts();
-  const options = { contexts, prepare, timeoutMs: 25_000, forwardHeaders: [], unkeyedHeaders: [] };
+  const contexts = new CallerContexts({ timeoutMs: 25_000 });
+  const options = { contexts, prepare, forwardHeaders: [], unkeyedHeaders: [] };
   const handle = forward(options, () => false);
   const workspace = { name: '', send: outbound };
   return {
@@ -60,6 +63,105 @@ describe('a request that has been answered', () => {
     await answered.catch(() => undefined);
     expect([contexts.waiting, vi.getTimerCount()]).toEqual([0, 0]);
     expect(stopListening).toHaveBeenCalledOnce();
+  });
+});
+
+describe('Prefer: wait (RFC 7240 section 4.3)', () => {
+  it.each<[string, number | undefined]>([
+    ['wait=5', 5],
+    ['WAIT = 5', 5],
+    ['wait="5"', 5],
+    ['wait=0', 0],
+    ['respond-async, wait=5', 5],
+    ['wait=5; foo=bar', 5],
+    ['wait=5, wait=1', 5],
+    ['wait, wait=1', undefined],
+    ['wait=-1', undefined],
+    ['wait=5s', undefined],
+    ['wait=1.5', undefined],
+    ['wait=9999999999', undefined],
+    ['waiting=5', undefined],
+    ['foo="a, wait=1", wait=2', 2],
+    ['foo="a, wait=1', undefined],
+    ['', undefined],
+  ])('%j prefers so many seconds', (field, seconds) => {
+    expect(preferredWaitSeconds(field)).toBe(seconds);
+  });
+
+  it.each<[string, number, string | undefined]>([
+    ['wait=5', 5_000, 'wait=5'],
+    ['wait=25', 25_000, undefined],
+    ['wait=60', 25_000, undefined],
+    ['respond-async', 25_000, undefined],
+  ])(
+    '%s shortens how long a request may take, and never lengthens it',
+    async (prefer, timeoutMs, applied) => {
+      const { handle } = forwardTo(({ context }) => {
+        expect(context.deadlineMs - trace.startedMs).toBe(timeoutMs);
+        return answerOf(200);
+      });
+      const trace = newTrace();
+      const { request, set } = requestFor({ prefer });
+      await handle(request, trace);
+      expect(set['preference-applied']).toBe(applied);
+    },
+  );
+
+  it('a request whose preferred wait is over is a 504, and no failure of the upstream', async () => {
+    const reasons: unknown[] = [];
+    const { handle } = forwardTo(async ({ context }) => {
+      const { promise, reject } = Promise.withResolvers<Answer>();
+      context.watch({
+        onEnd(reason) {
+          reasons.push(reason);
+          reject(reason);
+        },
+      });
+      return promise;
+    });
+    const answered = Promise.resolve(handle(requestFor({ prefer: 'wait=2' }).request, newTrace()));
+    const outcome = answered.catch((error: unknown) => error);
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(await outcome).toMatchObject({
+      code: 'upstream-timeout',
+      detail: expect.stringContaining('Prefer: wait'),
+    });
+    // A problem would open the circuit: other callers wait for longer.
+    expect(reasons).toEqual([expect.not.objectContaining({ code: expect.anything() })]);
+  });
+});
+
+describe('Server-Timing', () => {
+  const page = { 'access-control-allow-origin': 'https://good.example' };
+  it.each<[string, Partial<Trace>, string | undefined]>([
+    ['a hit', { cache: { hit: true } }, undefined],
+    [
+      'a miss',
+      { cache: { hit: false, forwarded: 'uri-miss' }, attempts: 1, upstreamMs: 84.4 },
+      'cache;desc=miss, upstream;dur=84',
+    ],
+    [
+      'a miss that waited for its turn',
+      { cache: { hit: false, forwarded: 'uri-miss' }, attempts: 2, upstreamMs: 84.6, waitedMs: 11.8 },
+      'cache;desc=miss, wait;dur=12, upstream;dur=85',
+    ],
+    ['a joined read', { cache: { hit: false, collapsed: true } }, 'cache;desc=joined'],
+    ['a read that nothing was done for', {}, undefined],
+  ])('says of %s how long what took, to pages of listed origins too', async (_read, facts, timing) => {
+    const { handle } = forwardTo(() => answerOf(200));
+    const { request, set } = requestFor({}, { ...page });
+    await handle(request, Object.assign(newTrace(), facts));
+    expect([set['server-timing'], set['timing-allow-origin']]).toEqual([
+      timing,
+      timing && 'https://good.example',
+    ]);
+  });
+
+  it('is shown to no page where none is listed', async () => {
+    const { handle } = forwardTo(() => answerOf(200));
+    const { request, set } = requestFor();
+    await handle(request, Object.assign(newTrace(), { attempts: 1 }));
+    expect(set).toEqual({ 'server-timing': 'upstream;dur=0' });
   });
 });
 

@@ -105,6 +105,17 @@ describe('a server that stops', () => {
     expect(new Set(await Promise.all(replies))).toEqual(new Set(['HTTP/1.1 200 OK']));
   });
 
+  it('a server whose socket others hold leaves them what waits there', async () => {
+    const { server } = await startServer((_request, response) => response.end('an answer'));
+    let taken = 0;
+    server.on('connection', () => (taken += 1));
+    const waiting = Array.from({ length: 300 }, () => once(dial(server), 'connect').catch(() => {}));
+    await closeServer(server, graceMs, () => {}, true);
+    await Promise.all(waiting);
+    // What one turn of the event loop brings.
+    expect(taken).toBeLessThan(10);
+  });
+
   it.each([
     ['has sent nothing', '', false, graceMs],
     ['has sent half a head', 'GET / HTTP/1.1\r\nHo', false, graceMs],

@@ -416,6 +416,40 @@ describe.skipIf(redisProgram === undefined)('gateways in the shared store', () =
   });
 });
 
+describe.skipIf(redisProgram === undefined)('a long text in the shared store', () => {
+  it('a long text in the shared store, which no gateway has written, is not sent to one, whatever its name', async () => {
+    await using server = await startRedis();
+    const { store } = open(server, undefined, 10_000);
+    await inUse(store);
+    for (const name of ['answer', 'turn', 'outcome', 'test:gateway:00000001', 'bucket', 'lease', 'known'])
+      await server.command('SETRANGE', name, '4000000', 'x');
+    await server.command('EXPIRE', 'turn', '1');
+    await server.command('EXPIRE', 'lease', '1');
+    const long = 'x'.repeat(100_000);
+    await server.command('HSET', 'purges', '*', long, 'list-accounts', long);
+    await server.command('ZADD', 'gateways', '9e15', '00000001', '9e15', long);
+    const bytes = (part: unknown): number =>
+      Array.isArray(part) ? part.reduce((sum, one) => sum + bytes(one), 0) : String(part ?? '').length;
+    const sent = await Promise.all([
+      store.run(
+        'look',
+        ['answer', 'turn', 'outcome', 'purges'],
+        ['a', '9000', 'list-accounts', '1', '0'],
+        bytes,
+      ),
+      store.run(
+        'heartbeat',
+        ['gateways', 'purges'],
+        ['00000002', 'facts', '3000', 'test:gateway:', '*', 'list-accounts'],
+        bytes,
+      ),
+      store.run('lease', ['lease', 'known'], ['a', '9000', 'look', '', '1000', ''], bytes),
+      store.run('bucket', ['bucket'], ['', 'b', '1000'], bytes),
+    ]);
+    for (const size of sent) expect(size).toBeLessThan(200);
+  });
+});
+
 describe.skipIf(redisProgram === undefined)('the lease in the shared store', () => {
   it.each(['5', '9e15', 'nonsense'])(
     'the lease in the shared store keeps its term where another program writes the term %s into it',

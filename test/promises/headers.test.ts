@@ -127,6 +127,7 @@ describe('of the upstream’s fields only the listed ones come down', () => {
       ...fields
     } = came.headers;
     expect(fields).toEqual({
+      'server-timing': expect.stringMatching(/^cache;desc=miss, upstream;dur=\d+$/),
       'content-type': 'application/json',
       'content-language': 'de',
       'last-modified': 'Sat, 21 Nov 2026 08:00:00 GMT',

@@ -171,6 +171,37 @@ describe.concurrent('every request is answered in time', () => {
     expect((await ask(accounts)).json()).toMatchObject({ status: 504, code: 'upstream-timeout' });
   });
 
+  it('a caller waits no longer than it prefers, and another that asked for the same read gets the answer', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, askAdmin, standIn } = await startPair(
+      { ADMIN_PORT: '0', RETRY_LIMIT: '0' },
+      {},
+      onTestFinished,
+    );
+    const { promise: until, resolve: release } = Promise.withResolvers<void>();
+    standIn.behave({ until });
+    const patient = ask(accounts);
+    await standIn.received(1);
+    const hurried = Array.from({ length: 12 }, () => ask(accounts, { headers: { prefer: 'wait=0' } }));
+    for (const came of await Promise.all(hurried)) {
+      expect(came.json()).toMatchObject({ status: 504, code: 'upstream-timeout' });
+      expect(came.headers['preference-applied']).toBe('wait=0');
+    }
+    release();
+    const { status, headers } = await patient;
+    expect(status).toBe(200);
+    expect(headers['server-timing']).toMatch(/^cache;desc=miss, upstream;dur=\d+$/);
+    expect(standIn.requests).toHaveLength(1);
+    expect((await askAdmin('/status')).json()).toMatchObject({
+      circuit: { state: 'closed', failuresInARow: 0 },
+    });
+    // From memory nothing has to be waited for.
+    const hit = await ask(accounts, { headers: { prefer: 'wait=0' } });
+    expect([hit.status, hit.headers['server-timing']]).toEqual([200, undefined]);
+  });
+
   it('an unreachable upstream becomes a 502', async ({ expect, onTestFinished }) => {
     const { ask, standIn } = await startPair({}, {}, onTestFinished);
     await standIn.refuseConnections(true);

@@ -25,6 +25,8 @@ export interface RunOptions {
   readonly cwd?: string;
   /** Where standard output goes instead of being collected: a file descriptor. */
   readonly stdout?: number;
+  /** A descriptor that the process gets as its third, as a listening socket of a supervisor. */
+  readonly passed?: number;
   /** A program to run it with, such as `prlimit --nofile=40`. */
   readonly under?: readonly string[];
   /** Default: the built program. */
@@ -64,7 +66,12 @@ export function start(owner: Owner, command: readonly string[], options: RunOpti
     cwd,
     // Many run side by side, so none takes the admin listener's usual port.
     env: { PATH: process.env['PATH'], NODE_COMPILE_CACHE: compileCache, ADMIN_PORT: 'off', ...settings },
-    stdio: ['ignore', options.stdout ?? 'pipe', 'pipe'],
+    stdio: [
+      'ignore',
+      options.stdout ?? 'pipe',
+      'pipe',
+      ...(options.passed === undefined ? [] : [options.passed]),
+    ],
   });
   let stdout = '';
   let stderr = '';

@@ -71,6 +71,8 @@ export interface Workspace {
 type Parts = Omit<Workspace, 'workspace'> | Record<Exclude<keyof Workspace, 'workspace'>, null>;
 
 export interface Reason {
+  readonly since: string;
+  readonly cause: string | null;
   readonly detail: string;
   readonly todo: string;
 }
@@ -96,6 +98,12 @@ export interface Store {
     readonly isThis: boolean;
     readonly host: string;
     readonly version: string;
+    readonly startedAt: string;
+    readonly figures: {
+      readonly requests: number;
+      readonly attempts: number;
+      readonly waiting: number;
+    } | null;
   }[];
 }
 
@@ -109,13 +117,17 @@ export type Status = Parts & {
   readonly requests: {
     readonly inFlight: number;
     readonly counts: readonly Counted[];
-    readonly recentProblems: readonly {
-      readonly at: string;
-      readonly code: string;
-      readonly caller: string | null;
+    readonly problemGroups: readonly {
       readonly workspace: string | null;
-      readonly operation: string | null;
+      readonly code: string;
+      readonly count: number;
+      readonly callers: readonly string[];
+      readonly callerCount: number;
+      readonly since: string;
+      readonly lastAt: string;
       readonly requestId: string | null;
+      readonly cause: string | null;
+      readonly todo: string;
     }[];
   };
   readonly workspaces: readonly Workspace[];
@@ -127,6 +139,10 @@ export type Status = Parts & {
       readonly operations: 'every' | readonly string[];
       readonly by: readonly string[];
       readonly requests: number | null;
+      readonly nextExpiry: string | null;
+      /** Days. */
+      readonly lastUse: readonly { readonly lastUsed: string | null }[];
+      readonly recent: { readonly seconds: number; readonly requests: number; readonly refused: number };
     }[];
   };
   readonly sharedStore: Store | null;
