@@ -79,7 +79,20 @@ export interface AppOptions {
  * The inbound order. The first listed is the first to see the request. A layer keeps its counts to itself, so each is
  * made once, and routes share it.
  */
-export function inboundLayers(options: AppOptions) {
+export function inboundLayers(
+  options: Pick<
+    AppOptions,
+    | 'operations'
+    | 'workspaces'
+    | 'authenticator'
+    | 'limits'
+    | 'host'
+    | 'bufferedResponses'
+    | 'origin'
+    | 'accessLog'
+    | 'holdsKey'
+  >,
+) {
   const { authenticator, accessLog, holdsKey } = options;
   /** What every request passes except probes. */
   const everyRequest = {

@@ -269,11 +269,15 @@ export const settings = {
   ),
   SHARED_STORE: optional(
     storeAddress,
-    'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], rediss://… with TLS, or unix:/path.',
+    'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], unix:/path, redis+sentinel://[user@]host[:port],…/master or redis+cluster://[user@]host[:port],…; with TLS rediss://, rediss+sentinel:// or rediss+cluster://.',
   ),
   SHARED_STORE_PASSWORD_FROM: optional(
     secretPlace,
     'Where the password of the shared store is: file:/path or env:NAME. Read again for each connection.',
+  ),
+  SHARED_STORE_SENTINEL_PASSWORD_FROM: optional(
+    secretPlace,
+    'Where the password of the sentinels is, if they want one: file:/path or env:NAME.',
   ),
   SHARED_STORE_PREFIX: defaulted(
     'analytics-gateway',

@@ -36,7 +36,7 @@ import { findPeerBehind } from '../edge/peer.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
-import type { Fleet } from '../fleet/fleet.ts';
+import type { Fleet, FleetMember } from '../fleet/fleet.ts';
 import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
@@ -46,14 +46,15 @@ import { createLogger, type GatewayLogger } from '../log/logger.ts';
 import type { Tracing } from '../log/tracing.ts';
 import { operationsOf } from '../operations.ts';
 import { addRoutes } from '../routes.ts';
+import { version } from '../version.ts';
 import {
   connectionBudget,
   createBounds,
   createWorkspace,
-  fleetOptions,
   type KeyedWorkspace,
   openKeys,
   replyOptions,
+  storeOptions,
   type Workspace,
 } from './workspace.ts';
 
@@ -142,8 +143,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ),
     waiting: contexts.waiting,
   });
+  const member = await openFleet(options, startedAt, figures);
   for (const one of keyed) {
-    const fleet = await openFleet(options, startedAt, figures, one);
+    const fleet = member && joinFleet(member, config, one);
     const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
     workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
   }
@@ -185,22 +187,25 @@ async function openTracing(
   });
 }
 
-/** The store's client is loaded only where it is used. Each workspace has a connection and records of its own. */
+/** The store's client is loaded only where it is used. */
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
   figures: () => MemberFigures,
-  { own, keyring, events }: KeyedWorkspace,
-): Promise<Fleet | undefined> {
-  const options = fleetOptions(config, own, environment);
+): Promise<FleetMember | undefined> {
+  const options = storeOptions(config, environment);
   if (options === undefined) return undefined;
-  const { joinFleet } = await import('../fleet/fleet.ts');
-  return joinFleet({
-    ...options,
-    host: hostname(),
-    startedAt,
-    figures,
-    limitMs,
+  const { FleetMember } = await import('../fleet/fleet.ts');
+  return new FleetMember({ ...options, host: hostname(), version, startedAt, limitMs, figures });
+}
+
+/** Each workspace has records of its own in the store. */
+function joinFleet(member: FleetMember, config: Config, { own, keyring, events }: KeyedWorkspace): Fleet {
+  return member.join({
+    name: own.name,
+    // Links in answers lead to the public address: gateways that have another one share none.
+    scope: [own.baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES, config.PUBLIC_BASE_URL ?? []].flat().join(' '),
+    operations: operationsOf(config).map((operation) => operation.name),
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
   });
@@ -276,8 +281,12 @@ export function followCertificate(
   });
 }
 
-function appOf(parts: Parts, life: LifeState): RequestListener {
-  const { config, log, authenticator } = parts;
+/** What settings and callers say of the inbound layers: also for `explain`, which has no gateway. */
+export function edgeRules(
+  config: Config,
+  authenticator: Pick<Authenticator, 'admitsAnonymous' | 'credentialHeaders'>,
+  contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT }),
+) {
   const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
   const cors = corsPolicy({
     origins: config.CORS_ORIGINS,
@@ -285,8 +294,26 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
     credentialHeaders: () => authenticator.credentialHeaders,
   });
-  return createApp({
+  return {
     operations: operationsOf(config),
+    host: {
+      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
+      admitsAnonymous,
+    },
+    origin: { cors, admitsAnonymous },
+    forward: {
+      contexts,
+      prepare: prepareReplies(replyOptions(config)),
+      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
+      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
+    },
+  };
+}
+
+function appOf(parts: Parts, life: LifeState): RequestListener {
+  const { config, log, authenticator } = parts;
+  return createApp({
+    ...edgeRules(config, authenticator, parts.contexts),
     workspaces: new Map(
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
@@ -294,21 +321,10 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     limits: new CallerLimits(
       firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
     ),
-    host: {
-      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
-      admitsAnonymous,
-    },
     bufferedResponses: {
       maxBytes: Math.max(bodyBytesWithin(readMemory()), config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
-    },
-    origin: { cors, admitsAnonymous },
-    forward: {
-      contexts: parts.contexts,
-      prepare: prepareReplies(replyOptions(config)),
-      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
-      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
     documents: {
