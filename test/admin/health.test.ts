@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type HealthCode, healthCodes, judgeHealth } from '../../src/admin/health.ts';
-import { HealthWatch } from '../../src/admin/status.ts';
+import { type HealthCode, HealthWatch, healthCodes, judgeHealth } from '../../src/admin/health.ts';
 import type { LoginKeys } from '../../src/callers/callers-snapshot.ts';
 import { calmSnapshot, type SnapshotOfOne, timeAt } from '../support/snapshot.ts';
 
@@ -309,6 +308,26 @@ describe('the verdict on the gateway', () => {
 it('a token that ends soon is a notice, and nothing is wrong', () => {
   const { health, reasons } = judgeHealth(calmSnapshot(endsIn(dayMs)));
   expect([health, reasons.map(({ code }) => code)]).toEqual(['ok', ['token-ending']]);
+});
+
+describe('a reason', () => {
+  it('a reason has its own since, whatever other reasons come and go, and what lies behind it', () => {
+    const watch = new HealthWatch();
+    const down = { ...openCircuit, lastFailure: 'ECONNREFUSED', operations: [] };
+    const failing = { key: { ...calm.key, reloadFailure: 'no such file' } };
+    const reasonsAt = (ms: number, changes: Partial<SnapshotOfOne>) =>
+      watch
+        .judge(calmSnapshot({ at: timeAt(ms), ...changes }))
+        .reasons.map(({ code, since, cause }) => [code, Date.parse(since) - atMs, cause]);
+    reasonsAt(0, {});
+    expect(reasonsAt(1_000, { circuit: down })).toEqual([['circuit-open', 1_000, 'ECONNREFUSED']]);
+    expect(reasonsAt(5_000, { circuit: down, ...failing })).toEqual([
+      ['circuit-open', 1_000, 'ECONNREFUSED'],
+      ['key-store-failing', 5_000, 'no such file'],
+    ]);
+    expect(reasonsAt(7_000, failing)).toEqual([['key-store-failing', 5_000, 'no such file']]);
+    expect(reasonsAt(9_000, { circuit: down })).toEqual([['circuit-open', 9_000, 'ECONNREFUSED']]);
+  });
 });
 
 describe('the time since which the verdict is the same', () => {
