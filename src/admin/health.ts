@@ -3,7 +3,7 @@
  * to do. Status, metrics and console all show this and judge nothing themselves. Pure: no `this`, no I/O, no clock.
  */
 import type { LoginKeys } from '../callers/callers-snapshot.ts';
-import { type AdminSnapshot, snapshotOfOne, type WorkspaceSnapshot } from './snapshot.ts';
+import type { AdminSnapshot, WorkspaceSnapshot } from './snapshot.ts';
 
 /** `degraded`: callers are answered, and something is wrong. `failing`: new reads of the upstream fail. */
 export type Health = 'ok' | 'degraded' | 'failing';
@@ -53,13 +53,6 @@ export interface Verdict {
   readonly health: Health;
   /** The worst first. */
   readonly reasons: readonly HealthReason[];
-}
-
-export interface DatedVerdict extends Verdict {
-  /** Each with the time when it was first seen. */
-  readonly reasons: readonly (HealthReason & { readonly since: string })[];
-  /** When `health` was first seen to be what it is. */
-  readonly since: string;
 }
 
 type Says = Pick<HealthReason, 'detail' | 'todo'> & { readonly cause?: string | null };
@@ -131,42 +124,6 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
   return { health: failing.size === snapshot.workspaces.length ? 'failing' : 'degraded', reasons };
 }
 
-/** Remembers since when the verdict on the gateway, and on each workspace, is what it is. */
-export class HealthWatch {
-  #health: Health = 'ok';
-  #since: string | undefined;
-  #reasons: DatedVerdict['reasons'] = [];
-  /** Of each workspace where there are several, by its name. */
-  readonly #each = new Map<string, HealthWatch>();
-
-  /** Judges a snapshot of all workspaces, or of one of them. Snapshots come in the order of their times. */
-  readonly judge = (snapshot: AdminSnapshot): DatedVerdict => {
-    const { workspaces } = snapshot;
-    if (workspaces.length > 1)
-      for (const { workspace } of workspaces) this.judgeOne(snapshot, workspace ?? '');
-    const verdict = judgeHealth(snapshot);
-    this.#since ??= snapshot.startedAt;
-    if (verdict.health !== this.#health) {
-      this.#health = verdict.health;
-      this.#since = snapshot.at;
-    }
-    this.#reasons = verdict.reasons.map((one) => {
-      const before = this.#reasons.find(
-        ({ code, workspace }) => code === one.code && workspace === one.workspace,
-      );
-      return { ...one, since: before?.since ?? snapshot.at };
-    });
-    return { ...verdict, reasons: this.#reasons, since: this.#since };
-  };
-
-  /** Judges one of several workspaces. */
-  judgeOne(snapshot: AdminSnapshot, name: string): DatedVerdict {
-    const watch = this.#each.get(name) ?? new HealthWatch();
-    this.#each.set(name, watch);
-    return watch.judge(snapshotOfOne(snapshot, name));
-  }
-}
-
 function reasonOf(code: HealthCode, one: WorkspaceSnapshot, atMs: number): HealthReason | undefined {
   const says = workspaceJudges[code]?.(one, atMs);
   const { workspace } = one;
@@ -188,7 +145,7 @@ function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
 function keyRefused({ key }: WorkspaceSnapshot): Says | undefined {
   if (!key.rejected) return undefined;
   return {
-    detail: `The upstream refuses the key ${key.fingerprint} of ${key.source}; only probes are sent with it.`,
+    detail: `The upstream refuses the key ${key.fingerprint} of ${key.source}; only key checks are sent with it.`,
     todo: 'Create a new key in the web application (API keys, action Create) and put it into the secret store.',
   };
 }

@@ -11,8 +11,7 @@ import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fiel
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { GatewayError, problems } from '../errors.ts';
 import { maxCallers } from './caller-counts.ts';
-import { type DatedVerdict, HealthWatch } from './health.ts';
-import { History, type RecentRequests } from './history.ts';
+import { type DatedVerdict, HealthWatch, History, type RecentRequests } from './history.ts';
 import { LiveEvents } from './live-events.ts';
 import {
   type AdminEnv,

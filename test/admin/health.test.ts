@@ -94,7 +94,7 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'the upstream refuses the new key and the one in use',
     { key: { ...calm.key, ...newKeyIs('refused', 0).key, rejected: true } },
     ['key-refused', 'new-key-refused'],
-    /only probes are sent with it\.$|new key 4567ef01 of the secret store as well\.$/,
+    /only key checks are sent with it\.$|new key 4567ef01 of the secret store as well\.$/,
   ],
   ['a new key is on trial', newKeyIs('untried', 9_999), []],
   ['a new key could not be tried for 10 s', newKeyIs('untried', 10_000), ['new-key-untried'], /not said yet/],

@@ -262,7 +262,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     // The state has its colour, and of each only what is bad.
     expect(await page.locator('#workspaces td.bad').allInnerTexts()).toEqual([
       expect.stringMatching(/^The upstream refuses it/),
-      'Nothing but probes is sent.',
+      'Nothing but trials is sent.',
     ]);
     expect(await page.locator('#of-key').isVisible()).toBe(false);
     expect(await says('reasons')).toContain('emea: The upstream refuses the key');
