@@ -130,6 +130,7 @@ function showFleet(store: Store | null, at: string): void {
   const total: Row = { cells: ['All', '', '', '', sum('requests'), sum('attempts'), sum('waiting')] };
   table('gateways', rows.length > 1 ? [...rows, total] : rows, 'None is there.');
   list('store', [
+    ['Store', `${store.kind === 'tcp' ? '' : `${store.kind}: `}${store.nodes.join(', ') || store.address}`],
     ['Reads found, joined', `${store.reads.found}, ${store.reads.joined}`],
     ['Turns at the upstream', turnsOf(store)],
     ['Round trip', store.latencySeconds === null ? 'never' : time(store.latencySeconds)],

@@ -86,6 +86,9 @@ export interface Counted {
 }
 
 export interface Store {
+  readonly address: string;
+  readonly kind: string;
+  readonly nodes: readonly string[];
   readonly inUse: boolean;
   readonly reason: string | null;
   readonly latencySeconds: number | null;
