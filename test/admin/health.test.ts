@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type HealthCode, HealthWatch, healthCodes, judgeHealth } from '../../src/admin/health.ts';
+import { type HealthCode, healthCodes, judgeHealth } from '../../src/admin/health.ts';
+import { HealthWatch } from '../../src/admin/history.ts';
 import type { LoginKeys } from '../../src/callers/callers-snapshot.ts';
 import { calmSnapshot, type SnapshotOfOne, timeAt } from '../support/snapshot.ts';
 
