@@ -119,12 +119,15 @@ function get(url: string, token: string, signal: AbortSignal): Promise<void> {
 async function photograph(chromium: string, url: string, afterMs: number): Promise<Buffer> {
   const browser = await launchChromium(chromium);
   try {
-    const page = await browser.newPage({ viewport: { width: 1_060, height: 950 }, colorScheme: 'light' });
+    const page = await browser.newPage({ viewport: { width: 1_060, height: 1_500 }, colorScheme: 'light' });
     await page.goto(url);
     await page.locator('#banner[class]').waitFor();
     await page.waitForTimeout(afterMs);
-    // The verdict, the charts and the state; the tables below them make it twice as large.
-    return await page.screenshot();
+    // From the verdict to the callers; the tables below them say no more of what is shown.
+    const callers = await page.locator('section', { has: page.locator('#callers') }).boundingBox();
+    if (callers === null) throw new Error('the console shows no callers');
+    const height = Math.ceil(callers.y + callers.height + 16);
+    return await page.screenshot({ clip: { x: 0, y: 0, width: 1_060, height } });
   } finally {
     await browser.close();
   }

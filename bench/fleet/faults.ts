@@ -6,17 +6,34 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { randomFrom } from '../../test/support/random.ts';
 import { startRedis } from '../../test/support/redis.ts';
+import { startCluster, startSentinels } from '../../test/support/redis-sets.ts';
 import { standInKey } from '../../test/support/stand-in/stand-in.ts';
 import type { CallerPlan } from '../storm/callers.ts';
 import { type GatewayProcess, mintTokens, startGatewayProcess } from '../storm/gateway-process.ts';
 import { startUpstream } from '../storm/upstream.ts';
-import { atMost, type Check } from './checks.ts';
+import { atLeast, atMost, type Check } from './checks.ts';
 
 export interface FaultRun {
   readonly seconds: number;
   readonly seed: number;
   readonly gateways: number;
+  readonly kind: StoreKind;
   /** Told of each fault. */
+  note(text: string): void;
+}
+
+export type StoreKind = keyof typeof storeKinds;
+
+interface TroubledStore extends AsyncDisposable {
+  readonly address: string;
+  /** What the gateways reach at least, as a share of what the upstream allows; 0 where it is not judged. */
+  readonly leastGoodput: number;
+  disturb(faults: Faults, untilMs: number): Promise<void>;
+}
+
+interface Trouble {
+  readonly random: () => number;
+  readonly gateways: number;
   note(text: string): void;
 }
 
@@ -40,6 +57,8 @@ class Faults {
   readonly #start: () => Promise<GatewayProcess>;
   readonly #token: string;
   #asked = 0;
+  #answeredMs = performance.now();
+  longestGapMs = 0;
 
   constructor(upstream: URL, storeAddress: string) {
     const tokens = mintTokens([caller]);
@@ -85,6 +104,11 @@ class Faults {
       });
       await body.dump();
       life.requests.set(id, statusCode);
+      if (statusCode === 200) {
+        const nowMs = performance.now();
+        this.longestGapMs = Math.max(this.longestGapMs, nowMs - this.#answeredMs);
+        this.#answeredMs = nowMs;
+      }
       return statusCode === 200 ? caller.thinkMs : Number(headers['retry-after'] ?? 1) * 1_000;
     } catch {
       return caller.thinkMs;
@@ -103,20 +127,12 @@ async function drained(life: Life): Promise<void> {
   if (!life.pool.closed) await life.pool.destroy();
 }
 
-export async function runFaults({ seconds, seed, gateways, note }: FaultRun): Promise<Check[]> {
-  const random = randomFrom(seed);
+/** One server, which is killed, stopped and emptied at random, as the gateways are killed and stopped. */
+async function troubledServer({ random, gateways, note }: Trouble): Promise<TroubledStore> {
   const store = await startRedis();
-  const upstream = await startUpstream(limit, 5);
-  const faults = new Faults(upstream.url, store.address);
-  await Promise.all(Array.from({ length: gateways }, (_, place) => faults.open(place)));
-  const untilMs = performance.now() + seconds * 1_000;
-  const loop = async (): Promise<void> => {
-    while (performance.now() < untilMs) await sleep(await faults.ask());
-  };
-  const loops = Array.from({ length: caller.loops }, loop);
   const spanMs = (mostMs: number): number => Math.round(100 + random() * mostMs);
   const place = (): number => Math.floor(random() * gateways);
-  const kinds: readonly (readonly [name: string, act: () => Promise<void>])[] = [
+  const kinds: readonly (readonly [name: string, act: (faults: Faults) => Promise<void>])[] = [
     [
       'the store is killed',
       async () => {
@@ -134,11 +150,11 @@ export async function runFaults({ seconds, seed, gateways, note }: FaultRun): Pr
       },
     ],
     ['the store is emptied', async () => void (await store.command('FLUSHALL'))],
-    ['a gateway is killed', () => faults.replace(place(), true)],
-    ['a gateway is restarted', () => faults.replace(place(), false)],
+    ['a gateway is killed', (faults) => faults.replace(place(), true)],
+    ['a gateway is restarted', (faults) => faults.replace(place(), false)],
     [
       'a gateway stands still',
-      async () => {
+      async (faults) => {
         const life = faults.places[place()];
         life?.process.signal('SIGSTOP');
         await sleep(spanMs(1_500));
@@ -146,16 +162,89 @@ export async function runFaults({ seconds, seed, gateways, note }: FaultRun): Pr
       },
     ],
   ];
-  while (performance.now() < untilMs) {
-    const [name, act] = kinds[Math.floor(random() * kinds.length)] ?? ['', async () => undefined];
-    note(name);
-    await act();
-    await sleep(spanMs(1_000));
-  }
-  await Promise.all(loops);
+  return {
+    address: store.address,
+    leastGoodput: 0,
+    async disturb(faults, untilMs) {
+      while (performance.now() < untilMs) {
+        const [name, act] = kinds[Math.floor(random() * kinds.length)] ?? ['', async () => undefined];
+        note(name);
+        await act(faults);
+        await sleep(spanMs(1_000));
+      }
+    },
+    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+  };
+}
+
+/** A master that is killed twice a minute, and comes back as a replica. */
+async function troubledSentinels({ note }: Trouble): Promise<TroubledStore> {
+  const store = await startSentinels();
+  return {
+    address: store.address,
+    leastGoodput: 0.85,
+    async disturb(_, untilMs) {
+      while (performance.now() + 25_000 < untilMs) {
+        await sleep(15_000);
+        const master = await store.master();
+        note(`the master on port ${master.port} is killed`);
+        await master.kill();
+        await sleep(10_000);
+        await master.start();
+        await sleep(5_000);
+      }
+    },
+    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+  };
+}
+
+/** Three masters, of which one gives all its slots to another in the middle. */
+async function troubledCluster({ note }: Trouble): Promise<TroubledStore> {
+  const store = await startCluster();
+  return {
+    address: store.address,
+    leastGoodput: 0.85,
+    async disturb(_, untilMs) {
+      await sleep((untilMs - performance.now()) / 2);
+      const from = await store.owner('{analytics-gateway}');
+      const to = store.nodes.find((node) => node !== from) ?? from;
+      note(`all slots move from port ${from.port} to port ${to.port}`);
+      await store.moveSlots(from, to);
+      note('they have moved');
+    },
+    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+  };
+}
+
+export const storeKinds = {
+  server: troubledServer,
+  sentinels: troubledSentinels,
+  cluster: troubledCluster,
+};
+
+export async function runFaults({ seconds, seed, gateways, kind, note }: FaultRun): Promise<Check[]> {
+  const store = await storeKinds[kind]({ random: randomFrom(seed), gateways, note });
+  const upstream = await startUpstream(limit, 5);
+  const faults = new Faults(upstream.url, store.address);
+  await Promise.all(Array.from({ length: gateways }, (_, place) => faults.open(place)));
+  const untilMs = performance.now() + seconds * 1_000;
+  const loop = async (): Promise<void> => {
+    while (performance.now() < untilMs) await sleep(await faults.ask());
+  };
+  const loops = Array.from({ length: caller.loops }, loop);
+  const disturbing = store.disturb(faults, untilMs);
+  await Promise.all([...loops, disturbing]);
   const counts = await upstream.counts();
   await faults.close();
   const checks = await judge(faults.lives, counts);
+  const allowed = limit.perSecond * seconds + limit.burst;
+  const { leastGoodput } = store;
+  checks.push(
+    leastGoodput > 0
+      ? atLeast('goodput', counts.answered / allowed, leastGoodput)
+      : { text: `goodput ${(counts.answered / allowed).toFixed(3)}`, isMet: true },
+    { text: `${Math.round(faults.longestGapMs)} ms was the longest time without an answer`, isMet: true },
+  );
   await upstream.close();
   await store[Symbol.asyncDispose]();
   return checks;

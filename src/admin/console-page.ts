@@ -46,12 +46,13 @@ ${table('workspaces', 'h-each', ['Name', 'Key', 'Upstream', 'Gate', 'Requests#',
 <section aria-labelledby="h-cache"><h2 id="h-cache">Cache</h2><dl id="cache"></dl>
 <progress id="full" value="0" max="1" aria-label="Memory used by the cache"></progress>
 <form id="purge"><label for="which">Answers of</label><select id="which"></select><span id="ask-token" hidden><label for="token">Token</label><input id="token" type="password" autocomplete="off"></span><button id="go">Purge</button><output id="purged" for="which"></output></form></section>
-<section id="fleet" aria-labelledby="h-fleet" hidden><h2 id="h-fleet">Gateways</h2><p class="says" id="fleet-says"></p><dl id="store"></dl></section>
-<section class="wide" aria-labelledby="h-call"><h2 id="h-call">Callers</h2><p class="says" id="callers-says"></p>
+<section class="wide" id="fleet" aria-labelledby="h-fleet" hidden><h2 id="h-fleet">Gateways</h2><p class="says" id="fleet-says"></p>
+${table('gateways', 'h-fleet', ['Gateway', 'Host', 'Version', 'Up for', 'Requests#', 'Calls of the upstream#', 'Waiting#'])}<dl id="store"></dl></section>
+<section class="wide" aria-labelledby="h-call"><h2 id="h-call">Callers <span class="soft">in the last minute</span></h2><p class="says" id="callers-says"></p>
 <p id="find" hidden><label for="search">Find a caller</label> <input id="search" type="search" autocomplete="off"></p>
-${table('callers', 'h-call', ['Name', 'Share#', 'Requests#', 'Waiting#', 'Longest wait#', 'Refreshes#', 'Credential', 'May read'])}</section>
-<section class="wide" aria-labelledby="h-prob"><h2 id="h-prob">Recent problems</h2>
-${table('problems', 'h-prob', ['Time', 'Problem', 'Caller', 'Operation', 'Request id'])}</section>
+${table('callers', 'h-call', ['Name', 'Per second#', 'Refused#', 'Waiting#', 'Longest wait#', 'Since start#', 'Credential', 'Last used', 'Ends', 'May read'])}</section>
+<section class="wide" aria-labelledby="h-prob"><h2 id="h-prob">Problems</h2>
+${table('problems', 'h-prob', ['Problem', 'Count#', 'Callers', 'Last', 'Cause', 'What to do', 'Last request id'])}</section>
 <section class="wide" aria-labelledby="h-req"><h2 id="h-req">Requests since the start</h2>
 ${table('requests', 'h-req', ['Operation', 'Status', 'Total#'])}</section>
 </main>

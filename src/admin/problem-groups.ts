@@ -55,7 +55,7 @@ export class ProblemGroups {
       : known;
     group.count += 1;
     group.lastMs = nowMs;
-    group.cause = cause;
+    group.cause = cause && inAWord(cause);
     if (isOwnRequestId(requestId)) group.requestId = requestId;
     if (caller !== undefined && group.callers.size < maxCallers) group.callers.add(caller);
     this.#groups.delete(key);
@@ -79,6 +79,11 @@ export class ProblemGroups {
       todo: todos[isProblemCode(one.code) ? one.code : 'internal-error'],
     }));
   }
+}
+
+/** The code of the system or of a library where there is one. */
+function inAWord(cause: string): string {
+  return /\b[A-Z][A-Z\d]*_?[A-Z\d_]{3,}\b/.exec(cause)?.[0] ?? cause.slice(0, 80);
 }
 
 const callersOwn = 'Tell the writer of that caller: its request is wrong, and the problem’s detail says how.';

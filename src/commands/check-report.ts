@@ -133,10 +133,10 @@ export function inWords(report: CheckReport): string {
     lines.push(`Previous key: ${report.previousKey.problem}`, ...ownWords(report.previousKey));
   }
   if (report.sharedStore !== undefined) {
-    const { address, problem, warning } = report.sharedStore;
-    lines.push(
-      `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
-    );
+    const { address, kind, nodes, problem, warning } = report.sharedStore;
+    const found = kind === 'sentinel' || kind === 'cluster' ? ` (at ${nodes.join(', ') || 'no server'})` : '';
+    const outcome = problem === undefined ? 'can be used' : `cannot be used: ${problem}`;
+    lines.push(`Shared store: ${address}${found} ${outcome}`);
     if (warning !== undefined) lines.push(`Warning: ${warning}`);
   }
   for (const { address, callers, keys, problem } of report.logins ?? []) {

@@ -176,10 +176,17 @@ export function settingsWithoutEffect(environment: Environment): string[] {
       'UPSTREAM_API_KEY is ignored, because UPSTREAM_API_KEY_FROM names another place: leave one of them out',
     );
   }
-  for (const name of ['SHARED_STORE_PASSWORD_FROM', 'SHARED_STORE_PREFIX']) {
+  for (const name of [
+    'SHARED_STORE_PASSWORD_FROM',
+    'SHARED_STORE_PREFIX',
+    'SHARED_STORE_SENTINEL_PASSWORD_FROM',
+  ]) {
     if (isSet(name) && !isSet('SHARED_STORE'))
       ignored.push(`${name} is ignored, because SHARED_STORE is not set`);
   }
+  const asksSentinels = /^rediss?\+sentinel:/.test(environment['SHARED_STORE'] ?? '');
+  if (isSet('SHARED_STORE_SENTINEL_PASSWORD_FROM') && isSet('SHARED_STORE') && !asksSentinels)
+    ignored.push('SHARED_STORE_SENTINEL_PASSWORD_FROM is ignored, because SHARED_STORE names no sentinels');
   const isPassed = Number(environment['LISTEN_PID']) === process.pid && isSet('LISTEN_FDS');
   if (isPassed && !['HOST', 'ADMIN_HOST'].some((name) => environment[name]?.trim().startsWith('fd:')))
     ignored.push('LISTEN_FDS is ignored: a socket was passed to this process, and HOST does not say fd:3');

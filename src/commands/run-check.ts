@@ -9,7 +9,7 @@ import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspace
 import { SettingError } from '../errors.ts';
 import { proxyFor } from '../exchange/proxy.ts';
 import { importModule } from '../files/optional-package.ts';
-import { fleetOptions, transportOptions } from '../gateway/workspace.ts';
+import { storeOptions, transportOptions } from '../gateway/workspace.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
@@ -158,16 +158,16 @@ async function openChecked(
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     onEvent: () => {},
   });
-  const fleet = isFirst ? fleetOptions(config, own, environment) : undefined;
+  const store = isFirst ? storeOptions(config, environment) : undefined;
   return {
     keyring,
     ask: retryWithKey(attachKey(keyring)(transport.handler)),
     close: () => transport.close(),
     readLearned: () => readLearned(config, own),
     said: () => said.map((text) => keyring.scrub.redact(text)),
-    ...(fleet === undefined
+    ...(store === undefined
       ? {}
-      : { tryStore: async () => (await import('../fleet/fleet.ts')).tryStore(fleet, storeTimeoutMs) }),
+      : { tryStore: async () => (await import('../fleet/fleet.ts')).tryStore(store, storeTimeoutMs) }),
     ...(isFirst ? { tryLogins: () => tryLogins(config) } : {}),
     ...(previousFrom === undefined
       ? {}

@@ -1,7 +1,7 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 
 import { setFlagsFromString } from 'node:v8';
-import { passwordInClear } from '../config/values.ts';
+import { passwordInClear } from '../config/store-address.ts';
 import type { Gateway } from '../gateway/gateway.ts';
 import { hardenProcess, loadConfig, settingsWithoutEffect } from './environment.ts';
 
@@ -23,8 +23,8 @@ export async function serve(envFile?: string): Promise<number> {
     for (const reason of settingsWithoutEffect(loaded.environment)) {
       gateway.log.events.warn({ reason }, 'a variable of the environment has no effect');
     }
-    const { SHARED_STORE: store, SHARED_STORE_PASSWORD_FROM: passwordFrom } = loaded.config;
-    const inClear = store && passwordInClear(store, passwordFrom);
+    const { SHARED_STORE: store, SHARED_STORE_SENTINEL_PASSWORD_FROM: sentinels } = loaded.config;
+    const inClear = store && passwordInClear(store, loaded.config.SHARED_STORE_PASSWORD_FROM ?? sentinels);
     if (inClear) gateway.log.events.warn({ reason: inClear }, 'the password of the shared store is not safe');
   } catch (error) {
     const { reportStartFailure } = await import('./start-problems.ts');

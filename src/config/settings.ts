@@ -269,16 +269,24 @@ export const settings = {
   ),
   SHARED_STORE: optional(
     storeAddress,
-    'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], rediss://… with TLS, or unix:/path.',
+    'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], unix:/path, redis+sentinel://[user@]host[:port],…/master or redis+cluster://[user@]host[:port],…; with TLS rediss://, rediss+sentinel:// or rediss+cluster://.',
   ),
   SHARED_STORE_PASSWORD_FROM: optional(
     secretPlace,
     'Where the password of the shared store is: file:/path or env:NAME. Read again for each connection.',
   ),
+  SHARED_STORE_SENTINEL_PASSWORD_FROM: optional(
+    secretPlace,
+    'Where the password of the sentinels is, if they want one: file:/path or env:NAME.',
+  ),
   SHARED_STORE_PREFIX: defaulted(
     'analytics-gateway',
     namePrefix,
     'Begins every name in the shared store. Gateways with the same prefix act as one.',
+  ),
+  OPENAPI_PATCH_FILE: optional(
+    text,
+    'A JSON merge patch (RFC 7396) onto /openapi.json: the parameters and schemas of the upstream that you know. Read and checked at the start.',
   ),
   SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
   SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),

@@ -26,9 +26,6 @@ const bytesPerHeadByte = 2;
 const bytesPerAskedByte = 4;
 /** A greeting by TLS that has not ended: OpenSSL keeps up to 128 KiB of it, and takes new room as it grows. */
 const bytesPerGreetingByte = 2;
-/** What waits to be sent by TLS is there twice, encrypted as well. */
-const bytesPerUnsentByte = 1;
-const bytesPerUnsentTlsByte = 2;
 /** A pipelined request whose reply waits behind others: the objects of both. */
 const queuedBytes = 4 * 1_024;
 /** A head does not grow beyond this: Node refuses it. */
@@ -108,7 +105,6 @@ class WatchedConnection implements BudgetedConnection {
   readonly address: string;
   readonly #connections: Connections;
   readonly #idleBytes: number;
-  readonly #bytesPerUnsentByte: number;
   /** What the server has accepted. */
   readonly #accepted: Socket;
   /** What speaks HTTP; not there during a TLS handshake. */
@@ -126,7 +122,6 @@ class WatchedConnection implements BudgetedConnection {
     this.#connections = connections;
     this.#accepted = accepted;
     this.#idleBytes = idleConnectionBytes(isTls);
-    this.#bytesPerUnsentByte = isTls ? bytesPerUnsentTlsByte : bytesPerUnsentByte;
     this.address = failureScope(accepted.remoteAddress);
   }
 
@@ -170,7 +165,7 @@ class WatchedConnection implements BudgetedConnection {
     const { writableLength, readableLength, _httpMessage: reply } = served;
     const queued = queuedReplies(served);
     let bytes = this.#idleBytes + this.#headsBytes(queued !== undefined) + readableLength;
-    if (reply?.[countedForCaller] !== true) bytes += this.#bytesPerUnsentByte * writableLength;
+    if (reply?.[countedForCaller] !== true) bytes += writableLength;
     for (const one of (queued ?? []) as Iterable<ServedResponse>) {
       bytes += queuedBytes;
       if (one !== reply && one[countedForCaller] !== true) bytes += one.writableLength;
@@ -270,6 +265,45 @@ class Connections {
   }
 }
 
+/** No more is given to a TLS connection at once. A record has 16 KiB. */
+const tlsPieceBytes = 16 * 1_024;
+
+type Written = (error?: Error | null) => void;
+type Chunks = { chunk: Buffer | string; encoding: BufferEncoding }[];
+
+/**
+ * Writes by TLS in pieces, each once the one before has left. Node encrypts at once what it is given, and keeps as much
+ * memory for as long as the connection lives: 4 MiB for a caller that has read one answer of that size and is idle.
+ */
+function writeInPieces(socket: Socket): void {
+  const { _write: write, _writev: writeAll } = socket;
+  const writeRest = (bytes: Buffer, at: number, done: Written): void => {
+    const piece = bytes.subarray(at, at + tlsPieceBytes);
+    const isLast = at + piece.length === bytes.length;
+    const next: Written = (error) => {
+      if (isLast || error) done(error);
+      // Not at once: a thousand pieces that leave without a wait would be a thousand calls within each other.
+      else process.nextTick(writeRest, bytes, at + piece.length, done);
+    };
+    write.call(socket, piece, 'buffer' as BufferEncoding, next);
+  };
+  socket._write = (chunk: Buffer | string, encoding, done) => {
+    if (chunk.length <= tlsPieceBytes) write.call(socket, chunk, encoding, done);
+    else writeRest(typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk, 0, done);
+  };
+  socket._writev = (chunks: Chunks, done) => {
+    if (chunks.reduce((sum, { chunk }) => sum + chunk.length, 0) <= tlsPieceBytes) {
+      writeAll?.call(socket, chunks, done);
+      return;
+    }
+    const [first, ...rest] = chunks;
+    const next: Written = (error) =>
+      error || rest.length === 0 ? done(error) : socket._writev?.(rest, done);
+    if (first === undefined) done();
+    else socket._write(first.chunk, first.encoding, next);
+  };
+}
+
 /**
  * Keeps the connections of a server within limits.
  *
@@ -287,6 +321,7 @@ export function limitConnections(
     server.on('secureConnection', (socket: ServedSocket & { _parent?: Socket }) => {
       const { _parent: accepted } = socket;
       if (accepted !== undefined) connections.serve(accepted, socket);
+      writeInPieces(socket);
     });
   }
   const look = (): void => {

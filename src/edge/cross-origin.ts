@@ -45,10 +45,7 @@ export function guardOrigin({
       const requestMethod = headers['access-control-request-method'];
       if (isPreflight(request.method, origin, requestMethod)) {
         // Before authentication: browsers send no credential with it.
-        const fields = cors.preflightFields({
-          origin,
-          privateNetwork: request.field('access-control-request-private-network'),
-        });
+        const fields = cors.preflightFields(origin);
         if (fields === undefined) {
           throw new GatewayError('origin-not-allowed', {
             reason: 'a preflight of an origin that is not listed',
@@ -86,12 +83,6 @@ export interface CorsOptions {
   readonly responseHeaders: readonly string[];
 }
 
-export interface Preflight {
-  readonly origin: string | undefined;
-  /** `Access-Control-Request-Private-Network`. */
-  readonly privateNetwork: string | undefined;
-}
-
 export type ResponseFields = Readonly<Record<string, string>>;
 
 export interface CorsPolicy {
@@ -100,7 +91,7 @@ export interface CorsPolicy {
   /** Fields for every answer and every problem: what is returned is made once, never change it. */
   fieldsFor(origin: string | undefined): ResponseFields;
   /** Fields of the 204 that answers a preflight; `undefined` for an origin that is not listed. */
-  preflightFields(preflight: Preflight): ResponseFields | undefined;
+  preflightFields(origin: string | undefined): ResponseFields | undefined;
 }
 
 /** How long a browser may remember a preflight. Two hours is the most that Chromium takes. */
@@ -131,15 +122,13 @@ export function corsPolicy(options: CorsOptions): CorsPolicy {
   return {
     isAllowed: (origin) => origin !== undefined && perOrigin.has(origin),
     fieldsFor: (origin) => (origin === undefined ? others : (perOrigin.get(origin) ?? others)),
-    preflightFields({ origin, privateNetwork }) {
+    preflightFields(origin) {
       if (origin === undefined || !perOrigin.has(origin)) return undefined;
       return {
         'access-control-allow-origin': origin,
         'access-control-allow-methods': 'GET, HEAD',
         'access-control-allow-headers': allowHeaders(),
         'access-control-max-age': String(maxAgeSeconds),
-        // A page of a public address asks before it calls a private one.
-        ...(privateNetwork === 'true' ? { 'access-control-allow-private-network': 'true' } : {}),
         vary: 'Origin',
       };
     },

@@ -5,7 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import type { SharedReads } from '../cache/shared-reads.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
-import { describeAddress, type Environment, passwordInClear, type StoreAddress } from '../config/values.ts';
+import { describeAddress, passwordInClear, type StoreAddress } from '../config/store-address.ts';
+import type { Environment } from '../config/values.ts';
 import { toSeconds } from '../exchange/durations.ts';
 import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
@@ -17,27 +18,35 @@ import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
 import { shareBuckets } from './shared-buckets.ts';
 import { SharedGate } from './shared-gate.ts';
 import { SharedStore, type StoreChange } from './store.ts';
+import { StoreServers } from './store-servers.ts';
 
-export interface FleetOptions {
+export interface StoreOptions {
   readonly address: StoreAddress;
   /** `file:/path` or `env:NAME`. */
   readonly passwordFrom: string | undefined;
+  readonly sentinelPasswordFrom?: string | undefined;
   readonly prefix: string;
   /** Where `env:` looks. */
   readonly environment: Environment;
-  /** The workspace whose records these are; empty for the unnamed one. */
-  readonly workspace: string;
-  /** What decides how the upstream's answers are read: gateways that differ in it share no answers. */
-  readonly scope: string;
-  /** Names of the operations. */
-  readonly operations: readonly string[];
+  /** The longest that anything waits for the store, in ms; 50 where left out. Longer for tests on a slow machine. */
+  readonly limitMs?: number | undefined;
+}
+
+export interface FleetOptions extends StoreOptions {
   readonly host: string;
   readonly version: string;
   readonly startedAt: number;
   /** What the others show of this gateway. */
   figures?(): MemberFigures;
-  /** As `SharedStoreOptions.limitMs`. */
-  readonly limitMs?: number | undefined;
+}
+
+export interface FleetWorkspace {
+  /** Empty for the unnamed one. */
+  readonly name: string;
+  /** What decides how the upstream's answers are read: gateways that differ in it share no answers. */
+  readonly scope: string;
+  /** Names of the operations. */
+  readonly operations: readonly string[];
   key(): Key | undefined;
   onChange(change: StoreChange): void;
 }
@@ -45,6 +54,9 @@ export interface FleetOptions {
 /** The shared store's part of `/status`. */
 export interface FleetSnapshot {
   readonly address: string;
+  readonly kind: StoreAddress['kind'];
+  /** The servers in use now: of a cluster the nodes, behind sentinels the master. */
+  readonly nodes: readonly string[];
   readonly inUse: boolean;
   /** Why it is away, or what it refuses; null where all is well. */
   readonly reason: string | null;
@@ -56,6 +68,7 @@ export interface FleetSnapshot {
   readonly gateways: readonly (Member & { readonly isThis: boolean })[];
 }
 
+/** A workspace's part in the fleet. */
 export interface Fleet {
   readonly reads: SharedReads;
   readonly buckets: SharedBuckets;
@@ -65,77 +78,125 @@ export interface Fleet {
   close(): Promise<void>;
 }
 
-/** Joins the gateways that share the store. Waits for nothing: the store may come later, or never. */
-export function joinFleet(options: FleetOptions): Fleet {
-  const { address, prefix, passwordFrom, environment, onChange, scope } = options;
-  const store = new SharedStore({
-    address,
-    prefix,
-    limitMs: options.limitMs,
-    readPassword: passwordReader(passwordFrom, environment),
-    onChange(change) {
-      onChange(change);
-      gate.storeChanged(change.state === 'in use');
-      if (change.state === 'in use') void beat();
-    },
-  });
-  const sealing = sealWithKey(options.key, options.workspace);
-  const purgeable = ['*', ...options.operations];
-  const answers = new SharedAnswers({ store, scope, sealing, purgeable });
-  const { host, version, startedAt } = options;
-  const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.comparePurges(purges);
-  const { figures } = options;
-  const about = { host, version, startedAt, ...(figures && { figures }) };
-  const membership = new Membership({ store, sealing, ...about, purgeable, onPurges });
-  const gateways = (): number => membership.sharing;
-  const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });
-
-  async function beat(): Promise<void> {
-    await answers.publishPurges();
-    await membership.beat();
-  }
-
-  const heartbeat = setInterval(() => void beat(), heartbeatMs).unref();
-  return {
-    reads: answers,
-    buckets: shareBuckets(store, sealing),
-    makeScheduler: gate.makeScheduler,
-    snapshot() {
-      const { address, inUse, reason, refusal, latencyMs, calls, failures } = store.snapshot();
-      return {
-        address,
-        inUse,
-        reason: reason ?? refusal ?? null,
-        latencySeconds: toSeconds(latencyMs, 1_000),
-        calls,
-        failures,
-        reads: answers.snapshot(),
-        gate: gate.snapshot(),
-        gateways: membership.members.map(({ id, ...member }) => ({
-          id,
-          isThis: id === membership.id,
-          ...member,
-        })),
-      };
-    },
-    async close() {
-      clearInterval(heartbeat);
-      answers.close();
-      await gate.close();
-      await membership.leave();
-      store.close();
-    },
-  };
+interface Joined {
+  readonly answers: SharedAnswers;
+  readonly store: SharedStore;
 }
 
-/** How to read the store's password; it rejects with a `KeyStoreError`. `undefined` where the store wants none. */
+/** This gateway among those that share the store, with one heartbeat and one connection a server for all workspaces. */
+export class FleetMember {
+  readonly #options: FleetOptions;
+  readonly #servers: StoreServers;
+  readonly #store: SharedStore;
+  readonly #membership: Membership;
+  readonly #joined = new Set<Joined>();
+  readonly #heartbeat: NodeJS.Timeout;
+  #beats = 0;
+
+  /** Waits for nothing: the store may come later, or never. */
+  constructor(options: FleetOptions) {
+    const { prefix, limitMs } = options;
+    this.#options = options;
+    this.#servers = openServers(options);
+    this.#store = new SharedStore({
+      ...{ servers: this.#servers, prefix, limitMs },
+      onChange: ({ state }) => {
+        if (state === 'in use') void this.#membership.beat();
+      },
+    });
+    this.#membership = new Membership({ ...options, store: this.#store });
+    this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs).unref();
+  }
+
+  join({ name, scope, operations, key, onChange }: FleetWorkspace): Fleet {
+    const { prefix, limitMs } = this.#options;
+    const membership = this.#membership;
+    const store = new SharedStore({
+      servers: this.#servers,
+      prefix: name === '' ? prefix : `${prefix}:workspace:${name}`,
+      limitMs,
+      onChange(change) {
+        onChange(change);
+        gate.storeChanged(change.state === 'in use');
+        if (change.state === 'in use') void answers.comparePurges();
+      },
+    });
+    const sealing = sealWithKey(key, name);
+    const workspace = { name, sealing };
+    membership.join(workspace);
+    const answers = new SharedAnswers({ store, scope, sealing, purgeable: ['*', ...operations] });
+    const gateways = (): number => membership.sharing(workspace);
+    const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });
+    const joined = { answers, store };
+    this.#joined.add(joined);
+    return {
+      reads: answers,
+      buckets: shareBuckets(store, sealing),
+      makeScheduler: gate.makeScheduler,
+      snapshot: () => {
+        const { reason, refusal, latencyMs, ...rest } = store.snapshot();
+        const { kind, servers: nodes } = this.#servers;
+        return {
+          ...rest,
+          ...{ kind, nodes },
+          reason: reason ?? refusal ?? null,
+          latencySeconds: toSeconds(latencyMs, 1_000),
+          reads: answers.snapshot(),
+          gate: gate.snapshot(),
+          gateways: membership.members.map((member) => ({ ...member, isThis: member.id === membership.id })),
+        };
+      },
+      close: async () => {
+        answers.close();
+        await gate.close();
+        this.#joined.delete(joined);
+        if (this.#joined.size === 0) await this.#leave();
+        store.close();
+      },
+    };
+  }
+
+  #beat(): void {
+    void this.#membership.beat();
+    this.#beats += 1;
+    for (const [at, { answers, store }] of [...this.#joined].entries()) {
+      void store.tryAgain();
+      // A message may be lost: what nobody here knows to be purged is asked in turn.
+      const isTurn = this.#beats % this.#joined.size === at;
+      if (isTurn || answers.hasPurges) void answers.comparePurges();
+    }
+  }
+
+  async #leave(): Promise<void> {
+    clearInterval(this.#heartbeat);
+    await this.#membership.leave();
+    this.#store.close();
+    this.#servers.close();
+  }
+}
+
+function openServers({ address, passwordFrom, sentinelPasswordFrom, environment, limitMs }: StoreOptions) {
+  return new StoreServers({
+    address,
+    limitMs,
+    readPassword: passwordReader('SHARED_STORE_PASSWORD_FROM', passwordFrom, environment),
+    readSentinelPassword: passwordReader(
+      'SHARED_STORE_SENTINEL_PASSWORD_FROM',
+      sentinelPasswordFrom,
+      environment,
+    ),
+  });
+}
+
+/** How to read a password; it rejects with a `KeyStoreError`. `undefined` where none is wanted. */
 function passwordReader(
+  setting: string,
   from: string | undefined,
-  environment: FleetOptions['environment'],
+  environment: Environment,
 ): (() => Promise<string>) | undefined {
   if (from === undefined) return undefined;
   return async () => {
-    const store = openStore(from, environment, 'SHARED_STORE_PASSWORD_FROM');
+    const store = openStore(from, environment, setting);
     const text = await store.load(AbortSignal.timeout(1_000));
     return text.replace(/\r?\n$/, '');
   };
@@ -144,34 +205,35 @@ function passwordReader(
 export interface StoreTrial {
   readonly ok: boolean;
   readonly address: string;
+  readonly kind: StoreAddress['kind'];
+  /** The server that was tried. */
+  readonly nodes: readonly string[];
   /** What is wrong, in a few words; no value of a password. */
   readonly problem?: string;
   /** What is not safe about the way to it. */
   readonly warning?: string;
 }
 
-type TrialOptions = Pick<FleetOptions, 'address' | 'passwordFrom' | 'prefix' | 'environment' | 'limitMs'>;
-
-/** Connects, takes a turn and gives it back, as gateways do. Never rejects. */
-export async function tryStore(options: TrialOptions, timeoutMs: number): Promise<StoreTrial> {
-  const { address, passwordFrom, prefix, environment, limitMs } = options;
+/** One look at the shared store, for `check`: connects, takes a turn and gives it back, as gateways do. Never rejects. */
+export async function tryStore(options: StoreOptions, timeoutMs: number): Promise<StoreTrial> {
+  const { address, passwordFrom, sentinelPasswordFrom, prefix, limitMs } = options;
   const { promise: reached, resolve } = Promise.withResolvers<string | undefined>();
+  const servers = openServers(options);
   const store = new SharedStore({
-    address,
-    prefix,
-    limitMs,
-    readPassword: passwordReader(passwordFrom, environment),
+    ...{ servers, prefix, limitMs },
     onChange: ({ state, reason }) => resolve(state === 'in use' ? undefined : reason),
   });
   const timer = setTimeout(() => resolve('it was not reached in time'), timeoutMs);
   // The first use of a process that has just started may come too late by itself.
   const problem = (await reached) ?? ((await takeTurn(store)) && (await takeTurn(store)));
   clearTimeout(timer);
-  store.close();
-  const warning = passwordInClear(address, passwordFrom);
+  const nodes = servers.servers;
+  servers.close();
+  const warning = passwordInClear(address, passwordFrom ?? sentinelPasswordFrom);
   return {
     ok: problem === undefined,
     address: describeAddress(address),
+    ...{ kind: servers.kind, nodes },
     ...(problem && { problem }),
     ...(warning && { warning }),
   };

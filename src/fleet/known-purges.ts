@@ -16,6 +16,11 @@ export class KnownPurges {
     this.#purgeable = new Set(purgeable);
   }
 
+  /** Whether nothing was ever purged, as far as it is known here. */
+  get isEmpty(): boolean {
+    return this.#last.size === 0;
+  }
+
   /**
    * Takes a purge that was heard of.
    *

@@ -1,4 +1,6 @@
-/** Which gateways there are: each says so once a second, and counts for three. None of them leads. */
+/**
+ * Which gateways there are: each says so once a second for all its workspaces, and counts for three. None of them leads.
+ */
 
 import { randomUUID } from 'node:crypto';
 import { toTime } from '../exchange/durations.ts';
@@ -22,18 +24,20 @@ export type MemberFigures = Readonly<Record<(typeof figureNames)[number], number
 
 const figureNames = ['requests', 'attempts', 'waiting'] as const;
 
+/** A workspace of this gateway. */
+export interface MemberWorkspace {
+  /** Empty for the unnamed one. */
+  readonly name: string;
+  /** Of the key in use now; `undefined` while there is none. */
+  sealing(): KeySealing | undefined;
+}
+
 export interface MembershipOptions {
   readonly store: SharedStore;
   readonly host: string;
   readonly version: string;
   readonly startedAt: number;
   figures?(): MemberFigures;
-  /** What may be purged: nothing else is read of the purges in the store, whatever others write there. */
-  readonly purgeable: readonly string[];
-  /** Of the key in use now; `undefined` while there is none. */
-  sealing(): KeySealing | undefined;
-  /** The last purge of each name as the store has it, or nothing. */
-  onPurges(purges: readonly (readonly [what: string, id: string])[]): void;
 }
 
 export const heartbeatMs = 1_000;
@@ -41,17 +45,17 @@ const heartbeatKeptMs = 3_000;
 
 interface Heard {
   readonly member: Member;
-  /** When it said so, signed. */
-  readonly proof: string;
+  /** By workspace: when it said so, signed with the key that it has there. */
+  readonly proofs: ReadonlyMap<string, string>;
 }
 
-type Reply = [time: Buffer[], ids: Buffer[], facts: (Buffer | null)[], purges: (Buffer | null)[]];
+type Reply = [ids: Buffer[], facts: (Buffer | null)[]];
 
 export class Membership {
   readonly id = randomUUID().slice(0, 8);
   readonly #options: MembershipOptions;
+  readonly #workspaces = new Map<MemberWorkspace, number>();
   #members: readonly Member[] = [];
-  #sharing = 0;
 
   constructor(options: MembershipOptions) {
     this.#options = options;
@@ -62,37 +66,46 @@ export class Membership {
     return this.#members;
   }
 
-  /**
-   * How many of them have the same key, and so share its limit, this one included. Each signs what it says with its time:
-   * another program cannot make up gateways, of which each would leave less of the limit to the others.
-   */
-  get sharing(): number {
-    return this.#sharing;
+  join(workspace: MemberWorkspace): void {
+    this.#workspaces.set(workspace, 0);
   }
 
-  /** Says that this gateway is there, and reads which others are. One round trip. */
+  /**
+   * How many of them have the same key for this workspace, and so share its limit, this one included. Each signs what it
+   * says with its time: another program cannot make up gateways, of which each would leave less of the limit to the
+   * others.
+   */
+  sharing(workspace: MemberWorkspace): number {
+    return this.#workspaces.get(workspace) ?? 0;
+  }
+
+  /** Says for all workspaces that this gateway is there, and reads which others are. One round trip. */
   async beat(): Promise<void> {
-    const { store, host, version, startedAt, purgeable, onPurges } = this.#options;
-    const sealing = this.#options.sealing()?.sealing;
-    const proof = sealing?.sign(`gateway ${this.id}`, String(store.clock.at(performance.now())));
-    const facts = JSON.stringify({ host, version, startedAt, proof, figures: this.#options.figures?.() });
-    const keys = [store.name('gateways'), store.name('purges')];
-    const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', ''), ...purgeable];
-    const sentMs = performance.now();
-    const heard = await store.run('heartbeat', keys, values, ([time, ids, said, purges]: Reply) => ({
-      time: time.map(Number),
-      members: ids.flatMap((id, index) => parseMember(id.toString(), said[index]) ?? []),
-      purges: purgeable.map((what, at) => [what, String(purges[at] ?? '')] as const),
-    }));
+    const { store, host, version, startedAt } = this.#options;
+    const time = String(store.clock.at(performance.now()));
+    const proofs = [...this.#workspaces.keys()].map(({ name, sealing }) => [
+      name,
+      sealing()?.sealing.sign(`gateway ${this.id}`, time),
+    ]);
+    const { '': proof, ...named } = Object.fromEntries(proofs) as Record<string, string | undefined>;
+    const figures = this.#options.figures?.();
+    const facts = JSON.stringify({ host, version, startedAt, proof, proofs: named, figures });
+    const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', '')];
+    const heard = await store.run('heartbeat', [store.name('gateways')], values, ([ids, said]: Reply) =>
+      ids.flatMap((id, index) => parseMember(id.toString(), said[index]) ?? []),
+    );
     if (heard === undefined) return;
-    store.clock.sample(sentMs, performance.now(), heard.time);
-    this.#members = heard.members.map(({ member }) => member);
+    this.#members = heard.map(({ member }) => member);
     const nowMs = store.clock.at(performance.now()) ?? Number.NaN;
-    const shares = ({ member, proof }: Heard): boolean =>
-      Math.abs(nowMs - Number.parseFloat(proof)) <= heartbeatKeptMs + clockErrorMs &&
-      sealing?.isSigned(`gateway ${member.id}`, proof) === true;
-    this.#sharing = heard.members.filter(shares).length;
-    onPurges(heard.purges);
+    for (const workspace of this.#workspaces.keys()) {
+      const sealing = workspace.sealing()?.sealing;
+      const shares = ({ member, proofs }: Heard): boolean => {
+        const proof = proofs.get(workspace.name) ?? '';
+        const isYoung = Math.abs(nowMs - Number.parseFloat(proof)) <= heartbeatKeptMs + clockErrorMs;
+        return isYoung && sealing?.isSigned(`gateway ${member.id}`, proof) === true;
+      };
+      this.#workspaces.set(workspace, heard.filter(shares).length);
+    }
   }
 
   /** Says that this gateway goes. */
@@ -109,16 +122,18 @@ export class Membership {
 function parseMember(id: string, facts: Buffer | null | undefined): Heard | undefined {
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
-    const { host, version, startedAt, proof, figures } = JSON.parse(facts.toString()) as Record<
-      string,
-      unknown
-    >;
+    const said = JSON.parse(facts.toString()) as Record<string, unknown>;
+    const { host, version, startedAt, proof, proofs, figures } = said;
     if (typeof host !== 'string' || typeof version !== 'string' || typeof startedAt !== 'number') {
       return undefined;
     }
     // Throws for a number that is no moment.
     const shown = { host: host.slice(0, 64), version: version.slice(0, 32), startedAt: toTime(startedAt) };
-    return { member: { id, ...shown, figures: parseFigures(figures) }, proof: String(proof) };
+    const named = Object.entries((proofs ?? {}) as object).map(([name, one]) => [name, String(one)] as const);
+    return {
+      member: { id, ...shown, figures: parseFigures(figures) },
+      proofs: new Map([['', String(proof)], ...named]),
+    };
   } catch {
     return undefined;
   }

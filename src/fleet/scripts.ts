@@ -29,8 +29,10 @@ local function purge(key, what)
 end`;
 /** An answer of 1 MiB with its fields, sealed. */
 const answerBytes = 2 ** 21;
-/** Turns, leases and buckets, signed; what a gateway says of itself. */
+/** Turns, leases and buckets, signed. */
 const lineBytes = 2 ** 10;
+/** What a gateway says of itself: for each workspace a signature. */
+const factsBytes = 2 ** 15;
 /** What is known at the gate, sealed. */
 const recordBytes = 2 ** 18;
 
@@ -91,7 +93,7 @@ return redis.call('PUBLISH', ARGV[2], ARGV[1] .. ' ' .. ARGV[3])`,
     `
 local id = ARGV[4]
 if id then
-  if (redis.call('HMGET', KEYS[1], ARGV[1])[1] or '') ~= ARGV[5] then return false end
+  if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[5] then return false end
 else
   local time = redis.call('TIME')
   id = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) .. '-' .. ARGV[2]
@@ -101,15 +103,23 @@ redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. id)
 return id`,
   ),
 
+  /** Reads the ids of the last purges. Keys: the purges. Values: the names that may be purged. */
+  purges: program(
+    1,
+    `${get}
+local ids = {}
+for index = 1, #ARGV do ids[index] = purge(KEYS[1], ARGV[index]) end
+return ids`,
+  ),
+
   /**
-   * Says that a gateway is there, and reads what all of them need once a second.
+   * Says that a gateway is there, and reads which others are.
    *
-   * Keys: the gateways by the time of their last heartbeat, the purges. Values: the id, its facts, how long a heartbeat
-   * counts in ms, what names of facts begin with, and each name that may be purged.
-   * Reply: the time, the ids that are there, the facts of each, the id of the last purge of each name.
+   * Keys: the gateways by the time of their last heartbeat. Values: the id, its facts, how long a heartbeat counts in ms,
+   * what names of facts begin with. Reply: the ids that are there, the facts of each.
    */
   heartbeat: program(
-    2,
+    1,
     `${get}
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -117,15 +127,14 @@ redis.call('ZADD', KEYS[1], ms, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ms - ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[3] * 10)
 redis.call('SET', ARGV[4] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
-local ids, facts, purges = {}, {}, {}
+local ids, facts = {}, {}
 for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, 99)) do
   if string.len(id) == string.len(ARGV[1]) then
     table.insert(ids, id)
-    table.insert(facts, get(ARGV[4] .. id, ${lineBytes}))
+    table.insert(facts, get(ARGV[4] .. id, ${factsBytes}))
   end
 end
-for index = 5, #ARGV do purges[index - 4] = purge(KEYS[2], ARGV[index]) end
-return {time, ids, facts, purges}`,
+return {ids, facts}`,
   ),
 
   /**

@@ -198,8 +198,19 @@ export class SharedAnswers implements SharedReads {
     }
   }
 
+  /** Whether the store is to be asked what was purged, so that none of it is lost there. */
+  get hasPurges(): boolean {
+    return !this.#purges.isEmpty || this.#unpublished.size > 0;
+  }
+
   /** Applies what the store has of every name, and writes back what is missing there: other gateways may not know it. */
-  comparePurges(purges: readonly (readonly [what: string, id: string])[]): void {
+  async comparePurges(): Promise<void> {
+    await this.publishPurges();
+    const { purgeable } = this.#options;
+    const purges = await this.#store.run('purges', [this.#store.name('purges')], purgeable, (ids: unknown) =>
+      parseIds(ids, purgeable),
+    );
+    if (purges === undefined) return;
     this.applyPurges(purges);
     for (const [what, said] of purges) {
       const id = this.#purges.missingIn(what, said);
@@ -316,4 +327,10 @@ function bodyBytes(publication: Publication): number {
   if (publication.kind === 'stored') return publication.answer.body.length;
   if (publication.kind !== 'outcome' || publication.outcome.kind === 'failed') return 0;
   return publication.outcome.answer.body.length;
+}
+
+/** @throws TypeError where these are not the ids that were asked for */
+function parseIds(ids: unknown, purgeable: readonly string[]): [what: string, id: string][] {
+  if (!Array.isArray(ids) || ids.length !== purgeable.length) throw new TypeError('no list of ids');
+  return ids.map((id: unknown, at) => [purgeable[at] ?? '', Buffer.isBuffer(id) ? id.toString() : '']);
 }

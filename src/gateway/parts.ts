@@ -11,6 +11,7 @@ import { callersFileRules } from '../callers/callers-file.ts';
 import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
+import type { OpenApiPatch } from '../documents/openapi-patch.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
 import { CallerContexts } from '../edge/caller-context.ts';
 import {
@@ -36,7 +37,7 @@ import { fieldsOfTracedRequest } from '../edge/refusal-fields.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
-import type { Fleet } from '../fleet/fleet.ts';
+import type { Fleet, FleetMember } from '../fleet/fleet.ts';
 import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
@@ -46,14 +47,15 @@ import { createLogger, type GatewayLogger } from '../log/logger.ts';
 import type { Tracing } from '../log/tracing.ts';
 import { operationsOf } from '../operations.ts';
 import { addRoutes } from '../routes.ts';
+import { version } from '../version.ts';
 import {
   connectionBudget,
   createBounds,
   createWorkspace,
-  fleetOptions,
   type KeyedWorkspace,
   openKeys,
   replyOptions,
+  storeOptions,
   type Workspace,
 } from './workspace.ts';
 
@@ -82,6 +84,8 @@ export interface Parts {
   /** The requests that wait for the upstream. */
   readonly contexts: CallerContexts;
   readonly counts: RequestCounts;
+  /** What the operator adds to the API document; `undefined` without OPENAPI_PATCH_FILE. */
+  readonly openApiPatch: OpenApiPatch | undefined;
   /** Exports spans; `undefined` where no collector is set. */
   readonly tracing: Tracing | undefined;
   /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
@@ -111,6 +115,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const proxy = proxyFor(config);
   // Once, so that a wrong file is told of at the start.
   await proxy?.authorization();
+  const openApiPatch = await readPatch(config);
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
   const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
@@ -139,8 +144,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ),
     waiting: contexts.waiting,
   });
+  const member = await openFleet(options, startedAt, figures);
   for (const one of keyed) {
-    const fleet = await openFleet(options, startedAt, figures, one);
+    const fleet = member && joinFleet(member, config, one);
     const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
     workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
   }
@@ -155,8 +161,16 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     contexts,
     counts,
     tracing,
+    openApiPatch,
     readAdminToken,
   };
+}
+
+/** @throws SettingError for a patch that would make no API document */
+async function readPatch(config: Config): Promise<OpenApiPatch | undefined> {
+  if (config.OPENAPI_PATCH_FILE === undefined) return undefined;
+  const { readOpenApiPatch } = await import('../documents/openapi-patch.ts');
+  return readOpenApiPatch(config.OPENAPI_PATCH_FILE, operationsOf(config));
 }
 
 /** OpenTelemetry is loaded only where spans are exported. */
@@ -177,22 +191,25 @@ async function openTracing(
   });
 }
 
-/** The store's client is loaded only where it is used. Each workspace has a connection and records of its own. */
+/** The store's client is loaded only where it is used. */
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
   figures: () => MemberFigures,
-  { own, keyring, events }: KeyedWorkspace,
-): Promise<Fleet | undefined> {
-  const options = fleetOptions(config, own, environment);
+): Promise<FleetMember | undefined> {
+  const options = storeOptions(config, environment);
   if (options === undefined) return undefined;
-  const { joinFleet } = await import('../fleet/fleet.ts');
-  return joinFleet({
-    ...options,
-    host: hostname(),
-    startedAt,
-    figures,
-    limitMs,
+  const { FleetMember } = await import('../fleet/fleet.ts');
+  return new FleetMember({ ...options, host: hostname(), version, startedAt, limitMs, figures });
+}
+
+/** Each workspace has records of its own in the store. */
+function joinFleet(member: FleetMember, config: Config, { own, keyring, events }: KeyedWorkspace): Fleet {
+  return member.join({
+    name: own.name,
+    // Links in answers lead to the public address: gateways that have another one share none.
+    scope: [own.baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES, config.PUBLIC_BASE_URL ?? []].flat().join(' '),
+    operations: operationsOf(config).map((operation) => operation.name),
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
   });
@@ -268,8 +285,12 @@ export function followCertificate(
   });
 }
 
-function appOf(parts: Parts, life: LifeState): RequestListener {
-  const { config, log, authenticator } = parts;
+/** What settings and callers say of the inbound layers: also for `explain`, which has no gateway. */
+export function edgeRules(
+  config: Config,
+  authenticator: Pick<Authenticator, 'admitsAnonymous' | 'credentialHeaders'>,
+  contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT }),
+) {
   const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
   const cors = corsPolicy({
     origins: config.CORS_ORIGINS,
@@ -277,8 +298,26 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
     credentialHeaders: () => authenticator.credentialHeaders,
   });
-  return createApp({
+  return {
     operations: operationsOf(config),
+    host: {
+      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
+      admitsAnonymous,
+    },
+    origin: { cors, admitsAnonymous },
+    forward: {
+      contexts,
+      prepare: prepareReplies(replyOptions(config)),
+      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
+      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
+    },
+  };
+}
+
+function appOf(parts: Parts, life: LifeState): RequestListener {
+  const { config, log, authenticator } = parts;
+  return createApp({
+    ...edgeRules(config, authenticator, parts.contexts),
     workspaces: new Map(
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
@@ -286,23 +325,18 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     limits: new CallerLimits(
       firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
     ),
-    host: {
-      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
-      admitsAnonymous,
-    },
     bufferedResponses: {
       maxBytes: Math.max(bodyBytesWithin(readMemory()), config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
-    origin: { cors, admitsAnonymous },
-    forward: {
-      contexts: parts.contexts,
-      prepare: prepareReplies(replyOptions(config)),
-      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
-      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
-    },
     scheme: parts.certificate === undefined ? 'http' : 'https',
+    documents: {
+      requestTimeoutMs: config.REQUEST_TIMEOUT,
+      patch: parts.openApiPatch,
+      linksLeadPast: () =>
+        [...parts.workspaces.values()].some(({ pipeline }) => pipeline.links.snapshot().leadPast),
+    },
     me: { publicBase: config.PUBLIC_BASE_URL, today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),

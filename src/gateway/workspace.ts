@@ -11,14 +11,13 @@ import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
-import type { Fleet, FleetOptions } from '../fleet/fleet.ts';
+import type { Fleet, StoreOptions } from '../fleet/fleet.ts';
 import type { KeyEvent } from '../key/key-event.ts';
 import type { KeyCheck } from '../key/key-health.ts';
 import { type Keyring, openKeyring } from '../key/keyring.ts';
 import type { Scrubber } from '../key/scrub.ts';
 import { logKeyCheck } from '../log/event-lines.ts';
 import type { GatewayLogger } from '../log/logger.ts';
-import { operationsOf } from '../operations.ts';
 import { createPipeline, type Pipeline } from '../pipeline.ts';
 import { checkKeyAtStart } from '../upstream/own-reads.ts';
 import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/shared-limits.ts';
@@ -291,39 +290,24 @@ export function transportOptions(
   };
 }
 
-/**
- * How the store is reached that gateways with these settings share, for one workspace, which has records of its own;
- * `undefined` where there is none.
- */
-export function fleetOptions(
+/** How the store is reached that gateways with these settings share; `undefined` where there is none. */
+export function storeOptions(
   config: Pick<
     Config,
     | 'SHARED_STORE'
     | 'SHARED_STORE_PASSWORD_FROM'
     | 'SHARED_STORE_PREFIX'
-    | 'UPSTREAM_MEDIA_TYPES'
-    | 'UPSTREAM_READS'
-    | 'PUBLIC_BASE_URL'
+    | 'SHARED_STORE_SENTINEL_PASSWORD_FROM'
   >,
-  { name, baseUrl }: Pick<WorkspaceConfig, 'name' | 'baseUrl'>,
-  environment: FleetOptions['environment'],
-):
-  | Pick<
-      FleetOptions,
-      'address' | 'passwordFrom' | 'prefix' | 'environment' | 'workspace' | 'scope' | 'operations' | 'version'
-    >
-  | undefined {
+  environment: StoreOptions['environment'],
+): StoreOptions | undefined {
   if (config.SHARED_STORE === undefined) return undefined;
   return {
     address: config.SHARED_STORE,
     passwordFrom: config.SHARED_STORE_PASSWORD_FROM,
-    prefix: name === '' ? config.SHARED_STORE_PREFIX : `${config.SHARED_STORE_PREFIX}:workspace:${name}`,
+    sentinelPasswordFrom: config.SHARED_STORE_SENTINEL_PASSWORD_FROM,
+    prefix: config.SHARED_STORE_PREFIX,
     environment,
-    workspace: name,
-    // Links in answers lead to the public address: gateways that have another one share none.
-    scope: [baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES, config.PUBLIC_BASE_URL ?? []].flat().join(' '),
-    operations: operationsOf(config).map((operation) => operation.name),
-    version,
   };
 }
 

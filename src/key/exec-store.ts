@@ -43,7 +43,7 @@ export function runCommand(
 }
 
 /** Our own secrets, where the environment holds them, and the settings that say where they are; of each workspace. */
-const ownSecrets = /^(?:UPSTREAM_API_KEY|ADMIN_TOKEN|SHARED_STORE_PASSWORD)(?:_|$)/;
+const ownSecrets = /^(?:UPSTREAM_API_KEY|ADMIN_TOKEN|SHARED_STORE_(?:SENTINEL_)?PASSWORD)(?:_|$)/;
 /** How long a key is kept and whether it is checked is no secret. */
 const notSecret = /^UPSTREAM_API_KEY_(?:REFRESH|CHECK)$/;
 /** OpenTelemetry's SDK reads credentials of the collector there. */

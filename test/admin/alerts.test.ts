@@ -4,11 +4,27 @@ import { healthCodes, judgeHealth } from '../../src/admin/health.ts';
 import { metricsOf } from '../../src/admin/metrics.ts';
 import { processMetrics } from '../../src/admin/runtime.ts';
 import { problems } from '../../src/errors.ts';
-import { fullRuntime, fullSnapshot } from '../support/snapshot.ts';
+import { changed, fullRuntime, fullSnapshot } from '../support/snapshot.ts';
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
 const snapshot = fullSnapshot();
-const metrics = [...metricsOf(snapshot, judgeHealth(snapshot)), ...processMetrics(snapshot, fullRuntime)];
+/** The same of a gateway whose workspace has a name. */
+const workspace = 'emea';
+const named = changed(snapshot, {
+  workspace,
+  requests: {
+    ...snapshot.requests,
+    counts: snapshot.requests.counts.map((one) => ({ ...one, workspace })),
+    beside: {
+      ...snapshot.requests.beside,
+      durations: snapshot.requests.beside.durations.map((one) => ({ ...one, workspace })),
+    },
+  },
+});
+const metrics = [
+  ...[snapshot, named].flatMap((one) => metricsOf(one, judgeHealth(one))),
+  ...processMetrics(snapshot, fullRuntime),
+];
 
 /** Every series that a scrape has, by its name, with its labels. */
 const series = new Map<string, Set<string>>();
@@ -99,9 +115,16 @@ describe('the dashboard for Grafana', () => {
     },
   );
 
-  it('the dashboard for Grafana has panels with ids of their own, and a list of instances that the gateway gives', () => {
+  it('the dashboard for Grafana has panels with ids of their own, and lists of instances and workspaces that the gateway gives', () => {
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
     expectKnown(JSON.stringify(dashboard.templating));
-    expect(usesIn(JSON.stringify(dashboard.templating))).toHaveLength(1);
+    expect(usesIn(JSON.stringify(dashboard.templating))).toHaveLength(2);
+  });
+
+  it('the dashboard for Grafana counts as saved what was answered, and one pace for gateways that share it', () => {
+    const all = dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
+    expect(all.find((expr) => expr.startsWith('clamp_min(1 - '))).toContain('status=~"[23].."');
+    const pace = all.find((expr) => expr.includes('learned_attempts'));
+    expect(pace).toMatch(/^sum\(max by \(workspace\)/);
   });
 });

@@ -125,7 +125,14 @@ describe('problems', () => {
     try {
       const counts = counted();
       const fail = (caller: string, code = 'upstream-key-rejected'): void =>
-        counts.count({ ...usual, caller, status: 502, problem: code, reason: 'x', cause: `E${caller}` });
+        counts.count({
+          ...usual,
+          caller,
+          status: 502,
+          problem: code,
+          reason: 'x',
+          cause: `Error: connect ECONN_${caller.toUpperCase()} 127.0.0.1:1`,
+        });
       for (let time = 0; time < 150; time++) {
         for (const caller of ['a', 'b', 'c']) fail(caller);
         vi.advanceTimersByTime(200);
@@ -141,7 +148,7 @@ describe('problems', () => {
           callers: ['a', 'b', 'c'],
           callerCount: 3,
         },
-        ...{ since: '2026-03-01T12:00:00.000Z', lastAt: '2026-03-01T12:00:30.000Z', cause: 'Ea' },
+        ...{ since: '2026-03-01T12:00:00.000Z', lastAt: '2026-03-01T12:00:30.000Z', cause: 'ECONN_A' },
         todo: expect.stringContaining('secret store'),
       });
       expect(second).toMatchObject({ code: 'upstream-timeout', count: 1 });

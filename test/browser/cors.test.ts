@@ -211,4 +211,40 @@ describe.skipIf(chromium === undefined)('in a real browser', { timeout: 120_000 
     expect((await page.goto(`${url}${accounts}`))?.status()).toBe(200);
     expect(standIn.requests).toHaveLength(1);
   });
+
+  it('a page of a public address needs a secure context and the permission of its user (Local Network Access)', async ({
+    skip,
+  }) => {
+    const origin = await servePage();
+    const { port } = new URL(origin);
+    const insecure = `http://page.test:${port}`;
+    const pair = await startPair({ CORS_ORIGINS: `${origin},${insecure}` });
+    for (const space of ['loopback', 'local']) {
+      const spaces = `127.0.0.1:${port}=public,127.0.0.1:${pair.port}=${space}`;
+      const browserOutside = await launchChromium(chromium ?? '', [
+        `--ip-address-space-overrides=${spaces}`,
+        '--host-resolver-rules=MAP page.test 127.0.0.1',
+      ]);
+      onTestFinished(() => browserOutside.close());
+      if (Number.parseInt(browserOutside.version(), 10) < 142) skip('Chromium before 142 asks for nothing');
+      const seenFrom = async (at: string, permissions: readonly string[]) => {
+        const context = await browserOutside.newContext({ permissions: [...permissions] });
+        const page = await context.newPage();
+        await page.goto(at);
+        const seen = await fetchIn(page, `${pair.url}${accounts}`, {});
+        await context.close();
+        return seen;
+      };
+      const granted = ['local-network-access'];
+      expect(await seenFrom(origin, granted)).toMatchObject({ answer: { status: 200 } });
+      expect(await seenFrom(origin, [])).toHaveProperty('failure');
+      expect(await seenFrom(insecure, granted)).toHaveProperty('failure');
+    }
+    // The browser asks its user and not the gateway: of the others nothing has come, no preflight either.
+    const lines = pair.logLines().filter(({ msg }) => msg === 'request');
+    expect(lines.map(({ method, status }) => [method, status])).toEqual([
+      ['GET', 200],
+      ['GET', 200],
+    ]);
+  });
 });

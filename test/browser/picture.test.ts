@@ -5,7 +5,7 @@ import { findChromium } from '../support/chromium.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);
-const maxBytes = 150 * 1024;
+const maxBytes = 200 * 1024;
 
 describe('the picture of the console in README', () => {
   it.skipIf(chromium === undefined)(

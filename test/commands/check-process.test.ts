@@ -248,9 +248,10 @@ describe.concurrent('check', () => {
       context.expect(good.stdout).toContain(`Shared store: ${redis.address} can be used\n`);
       const wrong = await checkHere({ ...settings, STORE_PASSWORD: 'a-wrong-password' });
       context.expect(wrong.both).toEqual([1, 1]);
-      context
-        .expect(wrong.report.sharedStore)
-        .toEqual({ ok: false, address: redis.address, problem: 'WRONGPASS' });
+      context.expect(wrong.report.sharedStore).toEqual({
+        ...{ ok: false, address: redis.address, problem: 'WRONGPASS' },
+        ...{ kind: 'unix', nodes: [redis.address] },
+      });
       context.expect(wrong.stdout + JSON.stringify(wrong.report)).not.toContain('a-wrong-password');
       context.expect(wrong.report.calls.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted']);
       await redis.command('CONFIG', 'SET', 'maxmemory', '1');

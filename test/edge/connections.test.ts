@@ -342,7 +342,7 @@ describe('TLS connections', () => {
   it('a reply by TLS that is not read has one line when its connection is ended', async () => {
     const large = Buffer.alloc(8 * 2 ** 20);
     const { port, codes } = await serve(
-      { certificate, maxConnectionBytes: 40 * 2 ** 20 },
+      { certificate, maxConnectionBytes: 20 * 2 ** 20 },
       (_incoming, outgoing) => outgoing.end(large),
     );
     const peers: Peer[] = [];
@@ -356,6 +356,40 @@ describe('TLS connections', () => {
     for (const { socket } of peers) socket.resume();
     await expect.poll(() => peers.at(-1)?.came().length).toBeGreaterThan(large.length);
     expect(new Set(codes)).toEqual(new Set(['CONNECTION_MEMORY']));
+  });
+
+  it('a large reply by TLS is given to OpenSSL in pieces: as much as it gets at once, a connection keeps while it lives', async () => {
+    const bodies = [Buffer.alloc(300_001, 'a'), 'b'.repeat(40_000), 'c'];
+    let at = 0;
+    const { port, server } = await serve({ certificate }, (_incoming, outgoing) => {
+      outgoing.write('first', 'latin1');
+      outgoing.end(bodies[at++], 'latin1');
+    });
+    const given: number[] = [];
+    server.prependListener('secureConnection', (socket: Socket) => {
+      const { _handle: handle } = socket as Socket & {
+        _handle: Record<string, (...all: unknown[]) => unknown>;
+      };
+      for (const name of ['writeBuffer', 'writeLatin1String', 'writev']) {
+        const write = handle[name] as (...all: unknown[]) => unknown;
+        handle[name] = (request: unknown, ...rest: unknown[]) => {
+          const [written] = rest as [string | (string | Buffer)[]];
+          const parts = typeof written === 'string' || Buffer.isBuffer(written) ? [written] : written;
+          given.push(parts.reduce((sum, { length }, place) => sum + (place % 2 === 0 ? length : 0), 0));
+          return write.call(handle, request, ...rest);
+        };
+      }
+    });
+    const peer = await openTls(port);
+    for (const body of bodies) {
+      const before = peer.came().length;
+      peer.socket.write(request);
+      await expect.poll(() => peer.came().length).toBeGreaterThan(before + body.length);
+      await expect.poll(() => peer.came().slice(before)).toMatch(/\r\n0\r\n\r\n$/);
+      expect(peer.came().slice(before)).toContain(String(body));
+    }
+    expect(Math.max(...given)).toBeLessThanOrEqual(16 * kib);
+    expect(given.reduce((sum, one) => sum + one, 0)).toBeGreaterThan(340_000);
   });
 
   it('heads that never end count by TLS too', async () => {

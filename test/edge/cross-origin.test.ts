@@ -61,13 +61,13 @@ describe('an origin', () => {
   ])('an origin that resembles a listed one may not read: %s', (origin) => {
     expect(policy.isAllowed(origin)).toBe(false);
     expect(policy.fieldsFor(origin)).toEqual({ vary: 'Origin' });
-    expect(policy.preflightFields({ origin, privateNetwork: 'true' })).toBeUndefined();
+    expect(policy.preflightFields(origin)).toBeUndefined();
   });
 
   it('an origin is never allowed cookies, nor a star', () => {
     const all = [
       policy.fieldsFor('https://good.example'),
-      policy.preflightFields({ origin: 'https://good.example', privateNetwork: undefined }) ?? {},
+      policy.preflightFields('https://good.example') ?? {},
     ];
     for (const fields of all) {
       expect(Object.keys(fields)).not.toContain('access-control-allow-credentials');
@@ -102,9 +102,7 @@ describe('every answer', () => {
   it('an answer has no CORS fields and no Vary where no origins are listed', () => {
     const none = corsPolicy({ ...nothingElse, origins: [] });
     expect(none.fieldsFor('https://good.example')).toEqual({});
-    expect(
-      none.preflightFields({ origin: 'https://good.example', privateNetwork: undefined }),
-    ).toBeUndefined();
+    expect(none.preflightFields('https://good.example')).toBeUndefined();
   });
 });
 
@@ -117,11 +115,7 @@ describe('a preflight', () => {
   });
 
   it('the reply to a preflight lists the reads and fields a page may send, and mirrors nothing', () => {
-    const fields = policy.preflightFields({
-      origin: 'https://good.example',
-
-      privateNetwork: undefined,
-    });
+    const fields = policy.preflightFields('https://good.example');
     expect(fields).toEqual({
       'access-control-allow-origin': 'https://good.example',
       'access-control-allow-methods': 'GET, HEAD',
@@ -139,22 +133,10 @@ describe('a preflight', () => {
       origins: ['https://good.example'],
       credentialHeaders: () => fields,
     });
-    const told = () =>
-      preflightFields({ origin: 'https://good.example', privateNetwork: undefined })?.[
-        'access-control-allow-headers'
-      ];
+    const told = () => preflightFields('https://good.example')?.['access-control-allow-headers'];
     expect(told()).toMatch(/Prefer, x-one$/);
     fields = ['x-two'];
     expect(told()).toMatch(/Prefer, x-two$/);
-  });
-
-  it('the reply to a preflight allows a private network where it asks for one', () => {
-    const fields = policy.preflightFields({
-      origin: 'https://good.example',
-
-      privateNetwork: 'true',
-    });
-    expect(fields).toMatchObject({ 'access-control-allow-private-network': 'true' });
   });
 });
 

@@ -3,38 +3,41 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SharedBuckets } from '../../src/callers/limit.ts';
-import { parseStoreAddress, passwordInClear } from '../../src/config/values.ts';
-import { joinFleet, tryStore } from '../../src/fleet/fleet.ts';
+import { parseStoreAddress, passwordInClear } from '../../src/config/store-address.ts';
+import { FleetMember, tryStore } from '../../src/fleet/fleet.ts';
 import { Membership } from '../../src/fleet/membership.ts';
 import type { KeySealing } from '../../src/fleet/sealing.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
+import { StoreServers } from '../../src/fleet/store-servers.ts';
 import { Key } from '../../src/key/key.ts';
 import { checkHere } from '../support/command-line.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
 import { contextFor, requestWith } from '../support/requests.ts';
 
-const opened: SharedStore[] = [];
+const opened: StoreServers[] = [];
 afterEach(() => {
-  for (const store of opened.splice(0)) store.close();
+  for (const servers of opened.splice(0)) servers.close();
 });
 
 function open(
   server: Pick<RedisServer, 'address'>,
   password?: string,
   limitMs?: number,
-): { store: SharedStore; changes: StoreChange[] } {
+): { store: SharedStore; servers: StoreServers; changes: StoreChange[] } {
   const changes: StoreChange[] = [];
-  const store = new SharedStore({
+  const servers = new StoreServers({
     address: parseStoreAddress(server.address),
     ...(password === undefined ? {} : { readPassword: () => Promise.resolve(password) }),
-    prefix: 'test',
     limitMs,
+  });
+  const store = new SharedStore({
+    ...{ servers, prefix: 'test', limitMs },
     onChange: (change) => changes.push(change),
   });
-  opened.push(store);
-  return { store, changes };
+  opened.push(servers);
+  return { store, servers, changes };
 }
 
 const inUse = (store: SharedStore): Promise<void> =>
@@ -205,10 +208,12 @@ async function joinServer(answer: (command: string) => string) {
 
 function joinAt(address: string) {
   const key = new Key('a-key-of-this-team', 1);
-  const fleet = joinFleet({
+  const member = new FleetMember({
     ...{ address: parseStoreAddress(address), passwordFrom: undefined, prefix: 'test' },
-    ...{ environment: {}, workspace: '', scope: '', operations: ['list-accounts'], host: 'here' },
-    ...{ version: '0', startedAt: 0, key: () => key, onChange() {}, limitMs: 10_000 },
+    ...{ environment: {}, host: 'here', version: '0', startedAt: 0, limitMs: 10_000 },
+  });
+  const fleet = member.join({
+    ...{ name: '', scope: '', operations: ['list-accounts'], key: () => key, onChange() {} },
   });
   onTestFinished(() => fleet.close());
   return fleet;
@@ -380,21 +385,18 @@ describe.skipIf(redisProgram === undefined)('gateways in the shared store', () =
     await using server = await startRedis();
     const store = open(server, undefined, 10_000).store;
     await inUse(store);
-    const join = (purpose: string): Membership => {
+    const join = (purpose: string) => {
       const keys = { sealing: createSealing(() => Buffer.alloc(32, purpose)), generation: 1 };
-      const facts = {
-        host: 'here',
-        version: '0',
-        startedAt: 0,
-        purgeable: ['*'],
-        sealing: () => undefined,
-        onPurges() {},
-      };
-      return new Membership({ ...facts, store, sealing: () => keys });
+      const member = new Membership({ host: 'here', version: '0', startedAt: 0, store });
+      member.join({ name: 'eu', sealing: () => keys });
+      const workspace = { name: '', sealing: () => keys };
+      member.join(workspace);
+      return Object.assign(member, { workspace });
     };
     const [one, two, other] = [join('a'), join('a'), join('b')];
     for (const member of [one, two, other, one]) await member.beat();
-    expect([one.members.length, one.sharing]).toEqual([3, 2]);
+    const sharing = () => one.sharing(one.workspace);
+    expect([one.members.length, sharing()]).toEqual([3, 2]);
     const said = await server.command('GET', `test:gateway:${two.id}`);
     const future = String(Number.MAX_SAFE_INTEGER);
     const add = async (id: string, facts: string) => {
@@ -407,12 +409,12 @@ describe.skipIf(redisProgram === undefined)('gateways in the shared store', () =
       JSON.stringify({ host: 'x', version: '0', startedAt: 0, proof: `${Date.now()} x` }),
     );
     await one.beat();
-    expect([one.members.length, one.sharing]).toEqual([54, 2]);
+    expect([one.members.length, sharing()]).toEqual([54, 2]);
     // It has gone, and what it last said is kept alive.
     await new Promise((resolve) => setTimeout(resolve, 3_300));
     await add(two.id, said);
     await one.beat();
-    expect(one.sharing).toBe(1);
+    expect(sharing()).toBe(1);
   });
 });
 
@@ -437,12 +439,8 @@ describe.skipIf(redisProgram === undefined)('a long text in the shared store', (
         ['a', '9000', 'list-accounts', '1', '0'],
         bytes,
       ),
-      store.run(
-        'heartbeat',
-        ['gateways', 'purges'],
-        ['00000002', 'facts', '3000', 'test:gateway:', '*', 'list-accounts'],
-        bytes,
-      ),
+      store.run('heartbeat', ['gateways'], ['00000002', 'facts', '3000', 'test:gateway:'], bytes),
+      store.run('purges', ['purges'], ['*', 'list-accounts'], bytes),
       store.run('lease', ['lease', 'known'], ['a', '9000', 'look', '', '1000', ''], bytes),
       store.run('bucket', ['bucket'], ['', 'b', '1000'], bytes),
     ]);
@@ -537,40 +535,26 @@ it('a store that is closed while it connects leaves no connection, which would k
   await once(server.listen(0, '127.0.0.1'), 'listening');
   onTestFinished(() => void server.close());
   const { port } = server.address() as AddressInfo;
-  const { store, changes } = open({ address: `redis://127.0.0.1:${port}` }, undefined, 10_000);
-  store.close();
+  const { servers, changes } = open({ address: `redis://127.0.0.1:${port}` }, undefined, 10_000);
+  servers.close();
   await vi.waitFor(() => expect(ended).toHaveLength(1), { timeout: 20_000 });
   expect(changes).toEqual([]);
 });
 
-describe('a reply that comes too late', () => {
-  it.each([
-    ['TIME', '*2\r\n$1\r\n5\r\n$1\r\n0\r\n'],
-    ['EVALSHA', '*4\r\n*2\r\n$1\r\n5\r\n$1\r\n0\r\n*0\r\n*0\r\n*1\r\n_\r\n'],
-  ])('a reply to %s that comes too late does not set the clock', async (name, late) => {
-    const held: (() => void)[] = [];
-    const server = await serveStore((command, write) => {
-      if (command.includes(`\r\n${name}\r\n`)) held.push(() => write(late));
-      else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
-    });
-    const { store } = open(server, undefined, 500);
-    const facts = {
-      host: 'here',
-      version: '0',
-      startedAt: 0,
-      purgeable: ['*'],
-      onPurges() {},
-      sealing: () => undefined,
-    };
-    await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
-    await (name === 'TIME' ? store.readClock() : new Membership({ store, ...facts }).beat());
-    for (const send of held) send();
-    // Replies come in order.
-    await vi.waitFor(async () => expect(await store.call((client) => client.ping())).toBe('PONG'), {
-      timeout: 20_000,
-    });
-    expect(store.clock.at(0)).toBeUndefined();
+it('a reply to TIME that comes too late does not set the clock', async () => {
+  const held: (() => void)[] = [];
+  const server = await serveStore((command, write) => {
+    if (command.includes('\r\nTIME\r\n')) held.push(() => write('*2\r\n$1\r\n5\r\n$1\r\n0\r\n'));
+    else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
   });
+  const { store } = open(server, undefined, 500);
+  await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
+  for (const send of held) send();
+  // Replies come in order.
+  await vi.waitFor(async () => expect(await store.call((client) => client.ping())).toBe('PONG'), {
+    timeout: 20_000,
+  });
+  expect(store.clock.at(0)).toBeUndefined();
 });
 
 describe('the gateways that the store names', () => {
@@ -582,22 +566,14 @@ describe('the gateways that the store names', () => {
     'a gateway that says it started at %j is shown only where that is a moment',
     async (startedAt, shown) => {
       const said = JSON.stringify({ host: 'other', version: '0', startedAt });
-      const heard = `*4\r\n*2\r\n$1\r\n5\r\n$1\r\n0\r\n*1\r\n$8\r\n0011aabb\r\n*1\r\n$${said.length}\r\n${said}\r\n*1\r\n_\r\n`;
+      const heard = `*2\r\n*1\r\n$8\r\n0011aabb\r\n*1\r\n$${said.length}\r\n${said}\r\n`;
       const server = await serveStore((command, write) => {
         if (command.includes('EVALSHA')) write(heard);
         else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
       });
       const { store } = open(server, undefined, 10_000);
       await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
-      const facts = {
-        host: 'here',
-        version: '0',
-        startedAt: 0,
-        purgeable: ['*'],
-        sealing: () => undefined,
-        onPurges() {},
-      };
-      const membership = new Membership({ store, ...facts });
+      const membership = new Membership({ store, host: 'here', version: '0', startedAt: 0 });
       await membership.beat();
       expect(membership.members.map((member) => member.startedAt)).toEqual(shown);
     },

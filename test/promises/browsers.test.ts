@@ -172,16 +172,6 @@ describe('a page of a listed origin', () => {
     expect(await allowed()).not.toContain('x-first');
   });
 
-  it('a page of a listed origin may come from a public address to a private one', async () => {
-    const { ask } = await startPair({ CORS_ORIGINS });
-    const asks = { 'access-control-request-private-network': 'true' };
-    expect((await ask(accounts, preflight(good, asks))).headers).toHaveProperty(
-      'access-control-allow-private-network',
-      'true',
-    );
-    expect(corsFields((await ask(accounts, preflight('https://evil.example', asks))).headers)).toEqual([]);
-  });
-
   it('a page of a listed origin is not let in by its origin: it needs a credential as any caller', async () => {
     const { ask, standIn } = await startWith([enrol('script').entry], { CORS_ORIGINS });
     expect((await ask(accounts, { headers: { origin: good } })).status).toBe(401);

@@ -59,7 +59,10 @@ export const launchFlags = [
 ];
 
 /** Starts the browser at this path. Playwright is loaded when it is wanted: files of tests that skip do without. */
-export async function launchChromium(executablePath: string): Promise<Browser> {
+export async function launchChromium(
+  executablePath: string,
+  moreFlags: readonly string[] = [],
+): Promise<Browser> {
   const { chromium } = await import('playwright-core');
-  return chromium.launch({ executablePath, args: launchFlags });
+  return chromium.launch({ executablePath, args: [...launchFlags, ...moreFlags] });
 }

@@ -201,6 +201,8 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
     },
     sharedStore: {
       address: 'redis://store:6379',
+      kind: 'tcp',
+      nodes: ['store:6379'],
       inUse: true,
       reason: null,
       latencySeconds: 0.000_21,

@@ -44,6 +44,11 @@ export function drawAll(all: readonly Point[] = points): void {
   }
 }
 
+/** What the gateway measured in the last five seconds. */
+export function lastPoint(): Point | undefined {
+  return points.at(-1);
+}
+
 /** Draws one more point. */
 export function drawMore(point: Point): void {
   points = [...points, point].slice(-mostPoints);

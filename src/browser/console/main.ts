@@ -1,5 +1,6 @@
 /** The program of the console: shows what `/events` tells, in plain words and charts. */
-import { charts, drawAll, drawMore, followPage } from './charts.ts';
+import { showCallers, showProblems, showRequests } from './callers.ts';
+import { charts, drawAll, drawMore, followPage, lastPoint } from './charts.ts';
 import {
   $,
   bytes,
@@ -9,6 +10,7 @@ import {
   type Mood,
   make,
   number,
+  type Row,
   say,
   set,
   span,
@@ -40,7 +42,7 @@ let lostAt: Date | undefined;
 let latest: Status | undefined;
 let events: EventSource | undefined;
 
-function verdict(text: string, mood: Mood, since: string, reasons: readonly Reason[]): void {
+function verdict(text: string, mood: Mood, since: string, reasons: readonly Reason[], at = ''): void {
   set($('state'), text);
   set($('since'), since);
   $('banner').className = mood;
@@ -48,9 +50,11 @@ function verdict(text: string, mood: Mood, since: string, reasons: readonly Reas
   const icon = `data:image/svg+xml,%3Csvg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"%3E%3Ccircle cx="8" cy="8" r="7" fill="%23${colours[mood]}"/%3E%3C/svg%3E`;
   if ($('icon').getAttribute('href') !== icon) $('icon').setAttribute('href', icon);
   $('reasons').replaceChildren(
-    ...reasons.map(({ detail, todo }) => {
-      const item = make('li', detail);
-      item.append(make('span', todo));
+    ...reasons.map(({ detail, todo, cause, since: from }) => {
+      const why = cause === null || detail.includes(cause) ? '' : ` (${cause})`;
+      const item = make('li', `${detail}${why}`);
+      const seconds = (Date.parse(at) - Date.parse(from)) / 1_000;
+      item.append(make('span', `${seconds < 1 ? '' : `For ${span(seconds)}. `}${todo}`));
       return item;
     }),
   );
@@ -97,64 +101,6 @@ function circuitText(circuit: Circuit, attempts: number, isRefused: boolean): Se
   return attempts > 0 ? ['It answers.', 'good'] : ['Not asked yet.'];
 }
 
-function showCallers({ callers, gate, workspaces }: Status): void {
-  const gates = gate === null ? workspaces.map((one) => one.gate) : [gate];
-  const waits = new Map(gates.flatMap((one) => one.callers).map((one) => [one.name, one]));
-  const all = callers.list.reduce((sum, one) => sum + (one.requests ?? 0), 0);
-  const wanted = field('search', HTMLInputElement).value.trim().toLowerCase();
-  $('find').hidden = callers.list.length < 20;
-  const rows = callers.list
-    .filter(({ name }) => name.toLowerCase().includes(wanted))
-    .map(({ name, operations, by, requests }) => {
-      const { waiting = 0, oldestWaitSeconds = 0, refreshes = 0 } = waits.get(name) ?? {};
-      return [
-        name,
-        requests === null || all === 0 ? '–' : `${number((100 * requests) / all)} %`,
-        requests === null ? '–' : number(requests),
-        number(waiting),
-        waiting === 0 ? '–' : span(oldestWaitSeconds),
-        number(refreshes),
-        by.join(', ') || 'none',
-        operations === 'every' ? 'everything' : operations.join(', ') || 'nothing',
-      ];
-    });
-  table('callers', rows, wanted === '' ? 'No caller.' : 'No caller has this in its name.');
-  const { count, problems } = callers;
-  const isCut = count > callers.list.length;
-  const cut = isCut ? `The first ${callers.list.length} of ${number(count)}.` : '';
-  const refused = `The newest version of the callers file is refused: ${problems.join('; ')}`;
-  say('callers-says', problems.length > 0 ? refused : cut, 'busy');
-}
-
-const inWorkspace = (workspace: string | null, text: string | null): string =>
-  `${workspace === null ? '' : `${workspace}: `}${text ?? 'no operation'}`;
-
-function showRequests({ requests }: Status): void {
-  const groups = new Map<string, { cells: string[]; count: number }>();
-  for (const { workspace, operation, status, count } of requests.counts) {
-    const shownStatus = status === 499 ? '499 (caller left)' : String(status ?? 'other');
-    const cells = [inWorkspace(workspace, operation), shownStatus];
-    const key = cells.join(' ');
-    groups.set(key, { cells, count: count + (groups.get(key)?.count ?? 0) });
-  }
-  const most = [...groups.values()].sort((one, other) => other.count - one.count);
-  table(
-    'requests',
-    most.map(({ cells, count }) => [...cells, number(count)]),
-    'No request yet.',
-  );
-  const problems = requests.recentProblems
-    .slice(0, 10)
-    .map(({ at, code, caller, workspace, operation, requestId }) => [
-      clock(at),
-      code,
-      caller ?? 'unknown caller',
-      inWorkspace(workspace, operation),
-      requestId ?? 'the caller’s own',
-    ]);
-  table('problems', problems, 'No problem yet.');
-}
-
 function showPurge({ operations, purgeNeeds }: Status): void {
   const which = field('which', HTMLSelectElement);
   if (operations.length + 1 !== which.length) {
@@ -167,14 +113,24 @@ function showPurge({ operations, purgeNeeds }: Status): void {
   }
 }
 
-function showFleet(store: Store | null): void {
+function showFleet(store: Store | null, at: string): void {
   $('fleet').hidden = store === null;
   if (store === null) return;
   const refusal = store.reason === null ? '' : ` It refuses calls: ${store.reason}`;
   if (store.inUse) say('fleet-says', `They share a store.${refusal}`, refusal === '' ? 'good' : 'busy');
   else say('fleet-says', `The store is away: ${store.reason}`, 'bad');
+  const sum = (name: 'requests' | 'attempts' | 'waiting'): string =>
+    number(store.gateways.reduce((total, { figures }) => total + (figures?.[name] ?? 0), 0));
+  const rows = store.gateways.map(({ id, isThis, host, version, startedAt, figures }): Row => {
+    const counts = [figures?.requests, figures?.attempts, figures?.waiting];
+    const up = span((Date.parse(at) - Date.parse(startedAt)) / 1_000);
+    const shown = counts.map((count) => (count === undefined ? '–' : number(count)));
+    return { cells: [`${id}${isThis ? ' (this one)' : ''}`, host, version, up, ...shown] };
+  });
+  const total: Row = { cells: ['All', '', '', '', sum('requests'), sum('attempts'), sum('waiting')] };
+  table('gateways', rows.length > 1 ? [...rows, total] : rows, 'None is there.');
   list('store', [
-    ...store.gateways.map((one) => [one.host, `${one.version}${one.isThis ? ', this one' : ''}`] as const),
+    ['Store', `${store.kind === 'tcp' ? '' : `${store.kind}: `}${store.nodes.join(', ') || store.address}`],
     ['Reads found, joined', `${store.reads.found}, ${store.reads.joined}`],
     ['Turns at the upstream', turnsOf(store)],
     ['Round trip', store.latencySeconds === null ? 'never' : time(store.latencySeconds)],
@@ -182,11 +138,9 @@ function showFleet(store: Store | null): void {
   ]);
 }
 
-function turnsOf({ gate, gateways }: Store): string {
+function turnsOf({ gate }: Store): string {
   if (gate.role === 'alone') return 'each for itself';
-  if (gate.role === 'leads') return 'given by this one';
-  const leader = gateways.find(({ id }) => id === gate.leader);
-  return `given by ${leader?.host ?? gate.leader}`;
+  return gate.role === 'leads' ? 'given by this one' : `given by ${gate.leader}`;
 }
 
 const nameOf = (workspace: string | null): string => workspace ?? 'the one without a name';
@@ -197,16 +151,13 @@ function showWorkspaces({ workspaces, requests }: Status): void {
     const asked = requests.counts
       .filter((one) => one.workspace === workspace)
       .reduce((sum, one) => sum + one.count, 0);
-    return [
-      nameOf(workspace),
-      keyText(key, isDown)[0],
-      circuitText(circuit, upstream.attempts, key.rejected)[0],
-      gateText(gate, isDown || key.rejected)[0],
-      number(asked),
-      number(gate.waiting),
-      number(cache.entries),
-      bytes(cache.bytes),
-    ];
+    const sentences = [
+      keyText(key, isDown),
+      circuitText(circuit, upstream.attempts, key.rejected),
+      gateText(gate, isDown || key.rejected),
+    ].map(([text, mood = '']) => [text, mood] as const);
+    const counts = [number(asked), number(gate.waiting), number(cache.entries), bytes(cache.bytes)];
+    return { cells: [nameOf(workspace), ...sentences, ...counts] };
   });
   table('workspaces', rows, '');
   for (const [at, cell] of $('workspaces').querySelectorAll('th').entries()) {
@@ -260,7 +211,11 @@ function showOne(one: Omit<Workspace, 'workspace'>, at: string, ago: (at: string
   say('circuit-says', ...circuitText(circuit, upstream.attempts, key.rejected));
   const sum = (member: 'waiting' | 'refreshes'): string =>
     number(gate.callers.reduce((total, caller) => total + caller[member], 0));
+  const { attemptsPerSecond: pace } = gate;
+  const measured = lastPoint()?.['attempts'];
   list('gate', [
+    ['Sent lately', typeof measured === 'number' ? `${number(measured, 1)} a second` : '–'],
+    ['Learned pace', pace === null ? 'none' : `${number(pace, 1)} a second`],
     ['Attempts', number(upstream.attempts)],
     ['Retries', number(upstream.retries)],
     ['Answered with 429', number(gate.refusals)],
@@ -276,7 +231,7 @@ function showLimits(limits: Gate['limits'], at: string): void {
   const bars = limits.map(({ window, limit, used, remaining, resetsInSeconds }) => {
     const left = `${number(used)} of ${number(limit)} in ${window} used, ${number(remaining)} left`;
     const back = new Date(Date.parse(at) + resetsInSeconds * 1_000);
-    const when = resetsInSeconds < 86_400 ? clock(back) : back.toLocaleString('en-GB');
+    const when = resetsInSeconds < 43_200 ? clock(back) : back.toLocaleString('en-GB');
     const bar = document.createElement('progress');
     bar.max = limit;
     bar.value = Math.min(used, limit);
@@ -292,11 +247,10 @@ function show(status: Status): void {
   $('each').hidden = isOne;
   $('of-key').hidden = !isOne;
   $('of-up').hidden = !isOne;
-  $('last').hidden = only !== null;
   $('back').hidden = only === null;
   const at = Date.parse(status.at);
   const since = (time: string): string => span((at - Date.parse(time)) / 1_000);
-  verdict(...verdicts[status.health], `for ${since(status.since)}`, status.reasons);
+  verdict(...verdicts[status.health], `for ${since(status.since)}`, status.reasons, status.at);
   const title = only === null ? 'Version ' : `Workspace ${nameOf(only || null)}, version `;
   const facts = [
     `${title}${status.version}`,
@@ -308,9 +262,10 @@ function show(status: Status): void {
   if (status.key === null) showWorkspaces(status);
   else showOne(status, status.at, (time) => (time === null ? 'never' : `${since(time)} ago`));
   showCache(status);
-  showFleet(status.sharedStore);
+  showFleet(status.sharedStore, status.at);
   showCallers(status);
   showRequests(status);
+  showProblems(status);
   showPurge(status);
 }
 

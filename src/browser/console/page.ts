@@ -33,9 +33,9 @@ export function say(id: string, text: string, mood: Mood = ''): void {
   $(id).className = `says ${mood}`;
 }
 
-/** A text that may be broken behind slashes, commas and colons. */
+/** A text that may be broken behind slashes, commas and colons, but for those of a time. */
 function breakable(node: HTMLElement, text: string): HTMLElement {
-  const parts = text.split(/(?<=[/,:])/);
+  const parts = text.split(/(?<=[/,])|(?<=:)(?=\D)/);
   node.replaceChildren(
     ...parts.flatMap((part, at) => (at > 0 ? [document.createElement('wbr'), part] : [part])),
   );
@@ -49,21 +49,29 @@ export function list(id: string, pairs: readonly (readonly [name: string, value:
   );
 }
 
+/** A row of a table: each cell a text, or a text and how good that is; and how good the whole is. */
+export interface Row {
+  readonly cells: readonly (string | readonly [text: string, mood: Mood])[];
+  readonly mood?: Mood;
+}
+
 /** Fills the body of a table; where it has no row, a sentence stands in its place. */
-export function table(id: string, rows: readonly (readonly string[])[], none: string): void {
+export function table(id: string, rows: readonly Row[], none: string): void {
   const whole = $(id).closest('table');
   if (whole === null) return;
   const columns = [...whole.querySelectorAll('thead th')];
   whole.hidden = rows.length === 0;
   if (whole.nextElementSibling !== null) set(whole.nextElementSibling, rows.length === 0 ? none : '');
-  $(id).replaceChildren(...rows.map((cells) => row(cells, columns)));
+  $(id).replaceChildren(...rows.map((one) => row(one, columns)));
 }
 
-function row(cells: readonly string[], columns: readonly Element[]): HTMLElement {
-  const made = make('tr');
+function row({ cells, mood = '' }: Row, columns: readonly Element[]): HTMLElement {
+  const made = make('tr', '', mood);
   made.setAttribute('role', 'row');
-  for (const [at, text] of cells.entries()) {
-    const cell = breakable(make(at > 0 ? 'td' : 'th', '', columns[at]?.className), text);
+  for (const [at, one] of cells.entries()) {
+    const [text, cellMood = ''] = typeof one === 'string' ? [one] : one;
+    const classes = `${columns[at]?.className ?? ''} ${cellMood}`.trim();
+    const cell = breakable(make(at > 0 ? 'td' : 'th', '', classes), text);
     cell.setAttribute('role', at > 0 ? 'cell' : 'rowheader');
     if (at > 0) cell.dataset['label'] = columns[at]?.textContent ?? '';
     else cell.setAttribute('scope', 'row');

@@ -71,6 +71,8 @@ export interface Workspace {
 type Parts = Omit<Workspace, 'workspace'> | Record<Exclude<keyof Workspace, 'workspace'>, null>;
 
 export interface Reason {
+  readonly since: string;
+  readonly cause: string | null;
   readonly detail: string;
   readonly todo: string;
 }
@@ -84,6 +86,9 @@ export interface Counted {
 }
 
 export interface Store {
+  readonly address: string;
+  readonly kind: string;
+  readonly nodes: readonly string[];
   readonly inUse: boolean;
   readonly reason: string | null;
   readonly latencySeconds: number | null;
@@ -96,6 +101,12 @@ export interface Store {
     readonly isThis: boolean;
     readonly host: string;
     readonly version: string;
+    readonly startedAt: string;
+    readonly figures: {
+      readonly requests: number;
+      readonly attempts: number;
+      readonly waiting: number;
+    } | null;
   }[];
 }
 
@@ -109,13 +120,17 @@ export type Status = Parts & {
   readonly requests: {
     readonly inFlight: number;
     readonly counts: readonly Counted[];
-    readonly recentProblems: readonly {
-      readonly at: string;
-      readonly code: string;
-      readonly caller: string | null;
+    readonly problemGroups: readonly {
       readonly workspace: string | null;
-      readonly operation: string | null;
+      readonly code: string;
+      readonly count: number;
+      readonly callers: readonly string[];
+      readonly callerCount: number;
+      readonly since: string;
+      readonly lastAt: string;
       readonly requestId: string | null;
+      readonly cause: string | null;
+      readonly todo: string;
     }[];
   };
   readonly workspaces: readonly Workspace[];
@@ -127,6 +142,10 @@ export type Status = Parts & {
       readonly operations: 'every' | readonly string[];
       readonly by: readonly string[];
       readonly requests: number | null;
+      readonly nextExpiry: string | null;
+      /** Days. */
+      readonly lastUse: readonly { readonly lastUsed: string | null }[];
+      readonly recent: { readonly seconds: number; readonly requests: number; readonly refused: number };
     }[];
   };
   readonly sharedStore: Store | null;
