@@ -11,6 +11,7 @@ import { callersFileRules } from '../callers/callers-file.ts';
 import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
+import type { OpenApiPatch } from '../documents/openapi-patch.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
 import { CallerContexts } from '../edge/caller-context.ts';
 import {
@@ -82,6 +83,8 @@ export interface Parts {
   /** The requests that wait for the upstream. */
   readonly contexts: CallerContexts;
   readonly counts: RequestCounts;
+  /** What the operator adds to the API document; `undefined` without OPENAPI_PATCH_FILE. */
+  readonly openApiPatch: OpenApiPatch | undefined;
   /** Exports spans; `undefined` where no collector is set. */
   readonly tracing: Tracing | undefined;
   /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
@@ -111,6 +114,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const proxy = proxyFor(config);
   // Once, so that a wrong file is told of at the start.
   await proxy?.authorization();
+  const openApiPatch = await readPatch(config);
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
   const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
@@ -156,8 +160,16 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     contexts,
     counts,
     tracing,
+    openApiPatch,
     readAdminToken,
   };
+}
+
+/** @throws SettingError for a patch that would make no API document */
+async function readPatch(config: Config): Promise<OpenApiPatch | undefined> {
+  if (config.OPENAPI_PATCH_FILE === undefined) return undefined;
+  const { readOpenApiPatch } = await import('../documents/openapi-patch.ts');
+  return readOpenApiPatch(config.OPENAPI_PATCH_FILE, operationsOf(config));
 }
 
 /** OpenTelemetry is loaded only where spans are exported. */
@@ -315,6 +327,12 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
+    documents: {
+      requestTimeoutMs: config.REQUEST_TIMEOUT,
+      patch: parts.openApiPatch,
+      linksLeadPast: () =>
+        [...parts.workspaces.values()].some(({ pipeline }) => pipeline.links.snapshot().leadPast),
+    },
     me: { publicBase: config.PUBLIC_BASE_URL, today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),
