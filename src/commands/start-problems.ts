@@ -40,6 +40,7 @@ export async function findStartProblems(environment: Environment): Promise<Start
       return files && readCertificate(files);
     })),
     ...(await problemsOf(() => loadTracing(config))),
+    ...(await problemsOf(() => readPatch(config))),
   ];
   return {
     all: [...ofSettings, ...ofKeys, ...ofOthers],
@@ -47,11 +48,17 @@ export async function findStartProblems(environment: Environment): Promise<Start
   };
 }
 
+async function readPatch({ OPENAPI_PATCH_FILE: file, UPSTREAM_READS }: Partial<Config>): Promise<void> {
+  if (file === undefined || UPSTREAM_READS === undefined) return;
+  const { readOpenApiPatch } = await import('../documents/openapi-patch.ts');
+  readOpenApiPatch(file, operationsOf({ UPSTREAM_READS }));
+}
+
 /** Only where spans are exported. */
 async function loadTracing(config: Partial<Config>): Promise<void> {
-  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return;
+  if (!(config.OTEL_EXPORTER_OTLP_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)) return;
   const { loadOtel } = await import('../log/tracing.ts');
-  await loadOtel();
+  await loadOtel(config);
 }
 
 function tryConfig(environment: Environment): { config: Partial<Config>; problems: readonly string[] } {

@@ -284,11 +284,19 @@ export const settings = {
     namePrefix,
     'Begins every name in the shared store. Gateways with the same prefix act as one.',
   ),
+  OPENAPI_PATCH_FILE: optional(
+    text,
+    'A JSON merge patch (RFC 7396) onto /openapi.json: the parameters and schemas of the upstream that you know. Read and checked at the start.',
+  ),
   SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
   SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),
   OTEL_EXPORTER_OTLP_ENDPOINT: optional(
     baseUrl,
     'The collector that spans of requests and attempts are sent to, such as http://localhost:4318. OpenTelemetry’s SDK does it, which has to be installed beside the gateway and reads its other variables (OTEL_…) itself.',
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: optional(
+    baseUrl,
+    'The same for traces alone, with its path, such as http://localhost:4318/v1/traces. It comes before the other.',
   ),
   LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
   LOG_FORMAT: optional(

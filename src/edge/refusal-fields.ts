@@ -36,7 +36,7 @@ export interface SearchOptions {
   readonly rawHeaders: readonly string[];
 }
 
-/** A longer text is not logged, and not searched: a stranger could make the search of it the gateway's whole work. */
+/** A longer text is neither logged nor searched: to search it could take all of the gateway's time. */
 const maxSearchedCharacters = 1_024;
 
 /** The first 16 characters of our tokens, damaged ones too. */
@@ -83,6 +83,15 @@ export function fieldsOfRefusedRequest(
     host: code === 'host-not-allowed' ? headers.host : undefined,
     origin: code === 'origin-not-allowed' ? headers.origin : undefined,
   };
+  return refusalFields(texts, { isSecret: (text) => isSecret(text, path), rawHeaders });
+}
+
+/** What a request's span says of its sender and target: searched like a line of the log, and for each traced request. */
+export function fieldsOfTracedRequest(
+  { peer, path, headers, rawHeaders }: Pick<InboundRequest, 'peer' | 'path' | 'headers' | 'rawHeaders'>,
+  isSecret: (text: string, path: string) => boolean,
+): RefusalFields {
+  const texts = { peer, target: path, host: headers.host };
   return refusalFields(texts, { isSecret: (text) => isSecret(text, path), rawHeaders });
 }
 

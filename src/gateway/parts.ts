@@ -11,6 +11,7 @@ import { callersFileRules } from '../callers/callers-file.ts';
 import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
+import type { OpenApiPatch } from '../documents/openapi-patch.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
 import { CallerContexts } from '../edge/caller-context.ts';
 import {
@@ -32,6 +33,7 @@ import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
 import { findPeerBehind } from '../edge/peer.ts';
+import { fieldsOfTracedRequest } from '../edge/refusal-fields.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
@@ -82,6 +84,8 @@ export interface Parts {
   /** The requests that wait for the upstream. */
   readonly contexts: CallerContexts;
   readonly counts: RequestCounts;
+  /** What the operator adds to the API document; `undefined` without OPENAPI_PATCH_FILE. */
+  readonly openApiPatch: OpenApiPatch | undefined;
   /** Exports spans; `undefined` where no collector is set. */
   readonly tracing: Tracing | undefined;
   /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
@@ -111,6 +115,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const proxy = proxyFor(config);
   // Once, so that a wrong file is told of at the start.
   await proxy?.authorization();
+  const openApiPatch = await readPatch(config);
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
   const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
@@ -156,8 +161,16 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     contexts,
     counts,
     tracing,
+    openApiPatch,
     readAdminToken,
   };
+}
+
+/** @throws SettingError for a patch that would make no API document */
+async function readPatch(config: Config): Promise<OpenApiPatch | undefined> {
+  if (config.OPENAPI_PATCH_FILE === undefined) return undefined;
+  const { readOpenApiPatch } = await import('../documents/openapi-patch.ts');
+  return readOpenApiPatch(config.OPENAPI_PATCH_FILE, operationsOf(config));
 }
 
 /** OpenTelemetry is loaded only where spans are exported. */
@@ -165,9 +178,12 @@ async function openTracing(
   { config, environment }: GatewayOptions,
   log: GatewayLogger,
 ): Promise<Tracing | undefined> {
-  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return undefined;
+  if (!(config.OTEL_EXPORTER_OTLP_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)) return undefined;
   const { startTracing } = await import('../log/tracing.ts');
   return startTracing({
+    settings: config,
+    paths: new Map(operationsOf(config).map(({ name, path }) => [name, path])),
+    scheme: config.TLS_CERT_FILE === undefined ? 'http' : 'https',
     environment,
     proxy: proxyFor(config),
     onProblem: (reason) =>
@@ -315,6 +331,12 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
+    documents: {
+      requestTimeoutMs: config.REQUEST_TIMEOUT,
+      patch: parts.openApiPatch,
+      linksLeadPast: () =>
+        [...parts.workspaces.values()].some(({ pipeline }) => pipeline.links.snapshot().leadPast),
+    },
     me: { publicBase: config.PUBLIC_BASE_URL, today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),
@@ -345,9 +367,9 @@ function accessLogOptions(parts: Parts): AccessLogOptions {
       counts.begin();
       tracing.beginRequest(trace);
     },
-    write(line, trace) {
+    write(line, trace, request) {
       write(line);
-      tracing.endRequest(trace, line);
+      tracing.endRequest(trace, line, request.path, () => fieldsOfTracedRequest(request, untraced.isSecret));
     },
   };
 }
