@@ -4,7 +4,12 @@ import { Hono } from 'hono';
 import type { Authenticator } from './callers/authenticator.ts';
 import { unnamedWorkspace } from './callers/caller.ts';
 import type { CallerLimits } from './callers/limit.ts';
-import { type DocumentHandler, documentRoutes, type MeOptions } from './documents/document-routes.ts';
+import {
+  type DescribedGateway,
+  type DocumentHandler,
+  documentRoutes,
+  type MeOptions,
+} from './documents/document-routes.ts';
 import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
 import {
   type Answering,
@@ -53,6 +58,7 @@ export interface AppOptions {
   readonly forward: ForwardOptions;
   /** By which the listener is reached where no proxy is before it. */
   readonly scheme: 'http' | 'https';
+  readonly documents: DescribedGateway;
   /** For `/me`. */
   readonly me: Omit<MeOptions, 'limits'>;
   /** Registers a team's own routes. */
@@ -73,7 +79,20 @@ export interface AppOptions {
  * The inbound order. The first listed is the first to see the request. A layer keeps its counts to itself, so each is
  * made once, and routes share it.
  */
-export function inboundLayers(options: AppOptions) {
+export function inboundLayers(
+  options: Pick<
+    AppOptions,
+    | 'operations'
+    | 'workspaces'
+    | 'authenticator'
+    | 'limits'
+    | 'host'
+    | 'bufferedResponses'
+    | 'origin'
+    | 'accessLog'
+    | 'holdsKey'
+  >,
+) {
   const { authenticator, accessLog, holdsKey } = options;
   /** What every request passes except probes. */
   const everyRequest = {
@@ -153,7 +172,7 @@ export function createApp(options: AppOptions): RequestListener {
 /** Registers what writers of callers read. */
 function addDocuments(
   app: Hono<Bindings>,
-  { operations, authenticator, scheme, limits, me }: AppOptions,
+  { operations, authenticator, scheme, limits, me, documents: described }: AppOptions,
   { documents, everyRequest, callers: { authenticate } }: ReturnType<typeof inboundLayers>,
   answering: Answering,
 ): void {
@@ -163,6 +182,7 @@ function addDocuments(
     scheme,
     limits,
     ...me,
+    ...described,
   });
   const open = Object.values(documents);
   const groups: (readonly [readonly InboundLayer[], Readonly<Record<string, DocumentHandler>>])[] = [

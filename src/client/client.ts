@@ -16,12 +16,19 @@ export interface ClientOptions {
   /** The gateway's base address with its path: `https://gateway.example.com/api`. In a page also `/api`. */
   readonly baseUrl: string;
   /** The caller's token, or a function that is asked for it before each request. None for an anonymous caller. */
-  readonly token?: string | (() => string | Promise<string>) | undefined;
+  readonly token?: string | AskToken | undefined;
   /** How long one read may wait in all, in ms, where `Retry-After` says that waiting helps. Default: 30 s. */
   readonly maxWaitMs?: number | undefined;
   /** What to send with instead of `globalThis.fetch`. */
   readonly fetch?: Fetch | undefined;
 }
+
+/**
+ * Gives the token. After a 401 it is asked once more, and where it gives another one the request is sent again.
+ *
+ * @param refused the token that was refused: one that is kept has to be renewed
+ */
+export type AskToken = (refused?: string) => string | Promise<string>;
 
 /** What the client needs of `fetch`. */
 export type Fetch = (
@@ -96,7 +103,11 @@ export class GatewayProblem extends AnswerError {
   readonly problem: Problem;
 
   constructor(problem: Problem, response: Response) {
-    super(`${problem.title} (${problem.code}). ${problem.detail}`, response, problem);
+    super(
+      `${problem.title} (${problem.code}). ${problem.detail} Request ${problem.requestId}.`,
+      response,
+      problem,
+    );
     this.problem = problem;
   }
 
@@ -117,8 +128,11 @@ export function createClient(options: ClientOptions): Client {
   ): Promise<Answer<Data>> {
     const etag = previous?.url === url ? previous.headers.get('etag') : null;
     let leftMs = maxWaitMs;
+    let refusal: AnswerError | undefined;
+    let refused: string | undefined;
     for (;;) {
-      const credential = typeof token === 'function' ? await token() : token;
+      const credential = typeof token === 'function' ? await token(refused) : token;
+      if (refusal !== undefined && credential === refused) throw refusal;
       const fields = new Headers(headers);
       fields.set('Accept', 'application/json');
       if (credential) fields.set('Authorization', `Bearer ${credential}`);
@@ -134,6 +148,11 @@ export function createClient(options: ClientOptions): Client {
       }
       const answer = await answerOf<Data>(response, url, name);
       if (!(answer instanceof AnswerError)) return answer;
+      if (answer.status === 401 && refusal === undefined && typeof token === 'function') {
+        refusal = answer;
+        refused = credential;
+        continue;
+      }
       const waitMs = answer.retryAfterMs;
       if (waitMs === undefined || waitMs > leftMs) throw answer;
       leftMs -= waitMs;
@@ -181,8 +200,15 @@ async function answerOf<Data>(
   }
   if (isProblem(data)) return new GatewayProblem(data, response);
   const what = ok ? 'is not JSON' : `has the status ${status} and is no problem of the gateway`;
-  return new AnswerError(`The answer of ${name} ${what}`, response, data);
+  // The upstream's own words, where it has some: its specification does not show them.
+  const { detail } = (data ?? {}) as { readonly detail?: unknown };
+  const words = typeof detail === 'string' ? `: ${detail.slice(0, maxDetailCharacters)}` : '.';
+  const id = headers.get('x-request-id');
+  const request = id === null ? '' : ` Request ${id}.`;
+  return new AnswerError(`The answer of ${name} ${what}${words}${request}`, response, data);
 }
+
+const maxDetailCharacters = 500;
 
 function isProblem(body: unknown): body is Problem {
   const problem = body as Partial<Problem> | null;

@@ -38,6 +38,7 @@ export async function runCommandLine(words: readonly string[], io: TokenIo): Pro
   addServe(program, ended);
   addCheck(program, ended);
   addToken(program, io, ended);
+  addExplain(program, io, ended);
   addDemo(program, ended);
   addSettings(program, io);
   addHealthcheck(program, ended);
@@ -261,6 +262,31 @@ async function onCallersFile(
   const { callersFileOf, runTokenCommand } = await import('./token-file.ts');
   const commands = { ...(await import('./token.ts')), ...(await import('./token-list.ts')) };
   ended(await runTokenCommand({ file }, io, async () => run(commands, await callersFileOf(file, envFile))));
+}
+
+function addExplain(program: Command, io: TokenIo, ended: Ended): void {
+  program
+    .command('explain <caller> <method> <path>')
+    .description('say whether a request would pass, which rule decides, and what would go up; sends nothing')
+    .option('--origin <origin>', 'that of the page which sends it')
+    .option('--workspace <name>', 'in this one of several; - is the unnamed one')
+    .option('--json', 'print it as JSON')
+    .addOption(envFileOption())
+    .addHelpText(
+      'after',
+      '\nExit status: 0 it would pass, 1 it would not.\nExample: analytics-gateway explain reports-script GET "/api/analytics/accounts/?page=2"',
+    )
+    .action(async (caller: string, method: string, path: string, { json, ...options }: ExplainFlags) => {
+      const { explain } = await import('./explain.ts');
+      ended(await explain({ caller, method, path, json: json === true, ...options }, io));
+    });
+}
+
+interface ExplainFlags {
+  readonly origin?: string;
+  readonly workspace?: string;
+  readonly json?: true;
+  readonly envFile?: string;
 }
 
 function addDemo(program: Command, ended: Ended): void {

@@ -40,11 +40,18 @@ export async function findStartProblems(environment: Environment): Promise<Start
       return files && readCertificate(files);
     })),
     ...(await problemsOf(() => loadTracing(config))),
+    ...(await problemsOf(() => readPatch(config))),
   ];
   return {
     all: [...ofSettings, ...ofKeys, ...ofOthers],
     areOfKeysAlone: ofSettings.length + ofOthers.length === 0,
   };
+}
+
+async function readPatch({ OPENAPI_PATCH_FILE: file, UPSTREAM_READS }: Partial<Config>): Promise<void> {
+  if (file === undefined || UPSTREAM_READS === undefined) return;
+  const { readOpenApiPatch } = await import('../documents/openapi-patch.ts');
+  readOpenApiPatch(file, operationsOf({ UPSTREAM_READS }));
 }
 
 /** Only where spans are exported. */

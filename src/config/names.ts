@@ -8,7 +8,7 @@ import type { Environment } from './values.ts';
 import { listedWorkspaces, workspaceOfVariable, workspaceVariables } from './workspaces.ts';
 
 const ownPrefixes =
-  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_|PROXY_|REUSE_|TLS_|TRUSTED_|WORKSPACES)/;
+  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_|PROXY_|REUSE_|TLS_|TRUSTED_|PUBLIC_|OPENAPI_|WORKSPACES)/;
 
 /** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
 export function misspelledSettings(environment: Environment): string[] {

@@ -284,6 +284,10 @@ export const settings = {
     namePrefix,
     'Begins every name in the shared store. Gateways with the same prefix act as one.',
   ),
+  OPENAPI_PATCH_FILE: optional(
+    text,
+    'A JSON merge patch (RFC 7396) onto /openapi.json: the parameters and schemas of the upstream that you know. Read and checked at the start.',
+  ),
   SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
   SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),
   OTEL_EXPORTER_OTLP_ENDPOINT: optional(

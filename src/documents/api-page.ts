@@ -12,18 +12,32 @@ import {
   responseFields,
   validators,
 } from './message-fields.ts';
-import { type ApiFacts, describeApi, noWorkspace, type OpenApiDocument } from './openapi.ts';
+import {
+  type ApiFacts,
+  noWorkspace,
+  type OpenApiDocument,
+  type OpenApiParameter,
+  templateOf,
+  timeoutAdvice,
+} from './openapi.ts';
 import { type Html, problemTable, prose, type RenderedDocument, renderPage } from './pages.ts';
+import type { Reference } from './responses.ts';
 
 export interface ApiPageFacts extends ApiFacts {
+  /** The same for programs. */
+  readonly document: OpenApiDocument;
+  /** The address that callers use (PUBLIC_BASE_URL), where it is known. */
+  readonly publicBase: string | undefined;
   /** Scheme and authority, as the request names them. The page's script puts its own in their place. */
-  readonly origin: string;
+  readonly seenOrigin: string;
+  /** Whether links in answers lead past the gateway. */
+  readonly linksLeadPast: boolean;
 }
 
 const languages = ['curl', 'JavaScript', 'Python'] as const;
 
 export function apiPage(facts: ApiPageFacts): Promise<RenderedDocument> {
-  const document = describeApi(facts);
+  const { document, publicBase, seenOrigin } = facts;
   const { info } = document;
   return renderPage({
     title: `${info.title}: API`,
@@ -31,17 +45,45 @@ export function apiPage(facts: ApiPageFacts): Promise<RenderedDocument> {
     body: html`<div class="frame wide"><header><h1>${info.title}</h1>
 <p class="soft">Version ${info.version}. For programs: <a href="openapi.json">openapi.json</a></p></header>
 ${contents(facts.operations)}
-<main data-origin="${facts.origin}">
-<section id="start"><h2>Start</h2>${info.description.split('\n\n').map((text) => html`<p>${prose(text)}</p>`)}</section>
+<main${publicBase === undefined ? html` data-origin="${seenOrigin}"` : ''}>
+${start(facts)}
 ${authentication(document, facts.admitsAnonymous)}
 ${operationList(facts)}
 ${replies(document)}
+<section id="about"><h2>About</h2>${info.description.split('\n\n').map((text) => html`<p>${prose(text)}</p>`)}</section>
 <section id="cache"><h2>Ask the cache</h2><p>Repeated reads are answered from memory. A request may ask for more, or for less:</p>${cacheTable([...cacheDirectives, validators])}</section>
 <section id="request-fields"><h2>Request fields</h2><p>All of them may be left out.</p>${fieldTable(Object.values(requestFields).filter(({ name }) => !isOfCache(name)))}</section>
 <section id="response-fields"><h2>Response fields</h2>${fieldTable(Object.values(responseFields))}</section>
 <section id="problems"><h2>Problems</h2>${problemTable()}</section>
 </main></div>`,
   });
+}
+
+/** What a reader with a minute needs: the base address, and one command that works. */
+function start(facts: ApiPageFacts): Html {
+  const { operations, bases, admitsAnonymous, linksLeadPast } = facts;
+  const [base = usualBase] = bases ?? [];
+  const origin = originOf(facts);
+  const [first] = operations;
+  const path = first?.path ?? '/';
+  const [example] = examplesOf({ origin, base, path, needsToken: !admitsAnonymous });
+  return html`<section id="start"><h2>Start</h2>
+<p>The base address. Take a program that works with the API, and put it in place of the API's:</p>
+<div class="command"><pre tabindex="0" aria-label="The base address"><code>${origin}${base}</code></pre></div>
+${
+  first === undefined || bases?.length === 0
+    ? ''
+    : html`<p>Try it:</p><div class="command"><pre tabindex="0" aria-label="A command to begin with"><code>${example?.text}</code></pre></div>`
+}
+<p>${prose(timeoutAdvice(facts))}</p>
+${linksLeadPast ? html`<p class="warning"><strong>Do not follow links in answers as they stand.</strong> ${prose(linkAdvice)}</p>` : ''}</section>`;
+}
+
+const linkAdvice =
+  "They name the API's own address, and a program that follows one (`next` of a list) sends it your token. Take path and query of the link, and send them to the base address above. The operator of the gateway can mend this by setting `PUBLIC_BASE_URL`.";
+
+function originOf({ publicBase, seenOrigin }: ApiPageFacts): string {
+  return publicBase ?? seenOrigin;
 }
 
 /** These stand in the table about the cache. */
@@ -53,7 +95,7 @@ function contents(operations: readonly Operation[]): Html {
   return html`<nav aria-label="On this page"><ul>
 <li><a href="#start">Start</a></li><li><a href="#authentication">Authenticate</a></li>
 <li><a href="#operations">Operations</a><ul>${operations.map(({ path }, at) => html`<li><a href="#operation-${at}">${path}</a></li>`)}</ul></li>
-<li><a href="#replies">Replies</a></li><li><a href="#cache">Ask the cache</a></li><li><a href="#request-fields">Request fields</a></li>
+<li><a href="#replies">Replies</a></li><li><a href="#about">About</a></li><li><a href="#cache">Ask the cache</a></li><li><a href="#request-fields">Request fields</a></li>
 <li><a href="#response-fields">Response fields</a></li><li><a href="#problems">Problems</a></li></ul></nav>`;
 }
 
@@ -88,13 +130,26 @@ ${facts.operations.map((operation, at) => operationArticle(operation, at, facts)
 
 function operationArticle({ name, path, purpose }: Operation, at: number, facts: ApiPageFacts): Html {
   const [base = usualBase] = facts.bases ?? [];
-  const examples = examplesOf({ origin: facts.origin, base, path, needsToken: !facts.admitsAnonymous });
+  const origin = originOf(facts);
+  const examples = examplesOf({ origin, base, path, needsToken: !facts.admitsAnonymous });
+  const known = facts.document.paths[templateOf(path)]?.get.parameters ?? [];
   const segments = [...path.matchAll(/:(\w+)/g)].map(([, segment = '']) => segment);
   return html`<article id="operation-${at}"><h3><span class="method">GET</span> <code>${base}${path}</code> <span class="name">${name}</span></h3>
 <p>${purpose}</p>
 ${segments.length > 0 ? html`<p>In the examples <code>${segmentInExamples}</code> stands for ${segments.map((segment) => html`<code>:${segment}</code> `)}.</p>` : ''}
+${parameterTable(known)}
 ${examples.map(({ language, text }) => html`<div class="example ${language.toLowerCase()}"><pre tabindex="0" aria-label="Example in ${language}"><code>${text}</code></pre></div>`)}
-<form hidden data-path="${base}${path}">${segments.map((segment) => html`<label>${segment}<input type="text" name="${segment}" required></label>`)}<label class="query">Query for the upstream<input type="text" name="?" placeholder="none" autocomplete="off" spellcheck="false"></label><button>Send</button><div class="came" role="status"></div></form></article>`;
+<form hidden data-base="${origin}" data-path="${base}${path}">${segments.map((segment) => html`<label>${segment}<input type="text" name="${segment}" required></label>`)}<label class="query">Query for the upstream<input type="text" name="?" placeholder="none" autocomplete="off" spellcheck="false"></label><button>Send</button><div class="came" role="status"></div></form></article>`;
+}
+
+/** Those that the operator has named. */
+function parameterTable(parameters: readonly (OpenApiParameter | Reference)[]): Html {
+  const named = parameters.filter((one): one is OpenApiParameter => 'in' in one);
+  if (named.length === 0) return html``;
+  return html`<table><tbody>${named.map(
+    ({ name, in: where, description }) =>
+      html`<tr><th scope="row"><code>${name}</code></th><td>${where === 'query' ? '' : `${where}. `}${prose(description ?? '')}</td></tr>`,
+  )}</tbody></table>`;
 }
 
 function replies({ components }: OpenApiDocument): Html {

@@ -11,9 +11,21 @@ import { documentFields, listed } from '../edge/reply-fields.ts';
 import { GatewayError } from '../errors.ts';
 import type { Eventually, Handler } from '../exchange/layer.ts';
 import type { Operation } from '../operations.ts';
+import type { ApiFacts, OpenApiDocument } from './openapi.ts';
+import type { OpenApiPatch } from './openapi-patch.ts';
 import type { RenderedDocument } from './pages.ts';
 
-export interface DocumentOptions extends MeOptions {
+/** What documents say of this gateway. */
+export interface DescribedGateway {
+  /** One caller's request, waiting and retries included. */
+  readonly requestTimeoutMs: number;
+  /** What the operator adds to the API document. */
+  readonly patch: OpenApiPatch | undefined;
+  /** Whether links in answers lead past the gateway. */
+  linksLeadPast(): boolean;
+}
+
+export interface DocumentOptions extends MeOptions, DescribedGateway {
   readonly operations: readonly Operation[];
   /** The caller of a request without a credential; `undefined` where such a request is refused. */
   readonly anonymous: () => Caller | undefined;
@@ -61,16 +73,24 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
     },
     ofCaller: {
       '/openapi.json': handle('api-document', async (request) => {
-        const { describeApi } = await import('./openapi.ts');
         const facts = factsFor(request, options);
         const key = JSON.stringify(facts);
-        if (described?.key !== key) described = { key, document: sent(json(describeApi(facts))) };
+        if (described?.key !== key) {
+          described = { key, document: sent(json(await describePatched(facts, options))) };
+        }
         return described.document;
       }),
       '/docs': handle('api-page', async (request) => {
         const { apiPage } = await import('./api-page.ts');
         const { host = 'localhost' } = request.headers;
-        return apiPage({ ...factsFor(request, options), origin: `${options.scheme}://${host}` });
+        const facts = factsFor(request, options);
+        return apiPage({
+          ...facts,
+          document: await describePatched(facts, options),
+          seenOrigin: `${options.scheme}://${host}`,
+          publicBase: options.publicBase,
+          linksLeadPast: options.linksLeadPast(),
+        });
       }),
       '/docs/': moveTo('api-page', '../docs'),
     },
@@ -152,14 +172,24 @@ async function explainProblem(request: InboundRequest): Promise<RenderedDocument
 }
 
 /** Without a credential all operations are described: who may do which is nothing of theirs. */
-function factsFor({ caller }: InboundRequest, { operations, anonymous }: DocumentOptions) {
+function factsFor(
+  { caller }: InboundRequest,
+  { operations, anonymous, requestTimeoutMs }: DocumentOptions,
+): ApiFacts {
   // Of the workspaces' names a caller learns those that it is granted.
   const reader = caller ?? anonymous();
   return {
     operations: caller === undefined ? operations : operations.filter(({ name }) => isGranted(caller, name)),
     admitsAnonymous: anonymous() !== undefined,
+    requestTimeoutMs,
     ...(reader === undefined ? {} : { bases: basesOf(reader) }),
   };
+}
+
+async function describePatched(facts: ApiFacts, { patch }: DocumentOptions): Promise<OpenApiDocument> {
+  const { describeApi } = await import('./openapi.ts');
+  if (patch === undefined) return describeApi(facts);
+  return (await import('./openapi-patch.ts')).patchDocument(describeApi(facts), patch);
 }
 
 function json(value: unknown): RenderedDocument {

@@ -32,7 +32,10 @@ export function examplesOf({ origin, base, path, needsToken }: ExampleFacts): re
 }
 
 function curl(url: string, needsToken: boolean): string {
-  return needsToken ? `curl -i -H "Authorization: Bearer $${tokenVariable}" \\\n  ${url}` : `curl -i ${url}`;
+  // Quoted for the query that a reader may add.
+  return needsToken
+    ? `curl -i -H "Authorization: Bearer $${tokenVariable}" \\\n  '${url}'`
+    : `curl -i '${url}'`;
 }
 
 /** For Node 18 and later, as a module. */

@@ -18,13 +18,11 @@ import {
   type Schema,
 } from './responses.ts';
 
-interface OpenApiParameter {
+export interface OpenApiParameter {
   readonly name: string;
   readonly in: 'path' | 'query' | 'header';
   readonly description: string;
   readonly required?: true;
-  readonly style?: 'form';
-  readonly explode?: true;
   readonly schema: Schema;
   readonly example?: string;
 }
@@ -40,7 +38,8 @@ interface OpenApiOperation {
   readonly operationId: string;
   readonly summary: string;
   readonly description: string;
-  readonly parameters: readonly (OpenApiParameter | Reference)[];
+  /** None of its own: OPENAPI_PATCH_FILE may name some, beside those of the path. */
+  readonly parameters?: readonly (OpenApiParameter | Reference)[];
   /** By status, and `default` for every other. */
   readonly responses: Readonly<Record<string, OpenApiResponse | Reference>>;
 }
@@ -48,6 +47,7 @@ interface OpenApiOperation {
 interface OpenApiPath {
   /** Where they are not those of the document. */
   readonly servers?: OpenApiDocument['servers'];
+  readonly parameters?: readonly (OpenApiParameter | Reference)[];
   readonly get: OpenApiOperation;
 }
 
@@ -87,19 +87,22 @@ export interface ApiFacts {
   readonly admitsAnonymous: boolean;
   /** The paths of the base addresses that the caller may use: one for each workspace. `/api` alone where left out. */
   readonly bases?: readonly string[];
+  /** REQUEST_TIMEOUT; its default where left out. */
+  readonly requestTimeoutMs?: number;
 }
 
 export const noWorkspace = 'No workspace is granted to you. Ask the operator of the gateway for one.';
 
 /** Makes the whole document, anew for each call. Nothing in it depends on a request but these facts. */
-export function describeApi({ operations, admitsAnonymous, bases = [usualBase] }: ApiFacts): OpenApiDocument {
+export function describeApi(facts: ApiFacts): OpenApiDocument {
+  const { operations, admitsAnonymous, bases = [usualBase] } = facts;
   return {
     openapi: '3.1.0',
     info: {
       title: 'Workspace Analytics Gateway',
       version,
       summary: 'Reads the Workspace Analytics API with a key that only the gateway has.',
-      description: introduction,
+      description: [...introduction, timeoutAdvice(facts)].join('\n\n'),
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers:
@@ -111,9 +114,7 @@ export function describeApi({ operations, admitsAnonymous, bases = [usualBase] }
           })),
     security: [...ways, ...(admitsAnonymous ? [{}] : [])],
     paths: {
-      ...Object.fromEntries(
-        operations.map((operation) => [templateOf(operation.path), { get: describe(operation) }]),
-      ),
+      ...Object.fromEntries(operations.map((operation) => [templateOf(operation.path), describe(operation)])),
       [mePath]: me,
     },
     components: {
@@ -138,7 +139,6 @@ const me: OpenApiPath = {
     summary: 'What the gateway knows of the caller that asks',
     description:
       'Its name, when its credential ends, what it may do and where, what is left of its limits. Answered without the upstream; it does not count for the limits.',
-    parameters: [],
     responses: gatewayResponses({ $ref: '#/components/schemas/Me' }, [401, 403, 429]),
   },
 };
@@ -151,9 +151,16 @@ function workspaceOf(base: string): string {
 const introduction = [
   'Every operation is a read of the Workspace Analytics API, at the same path below `/api`. The gateway adds the key of the upstream, answers repeated reads from memory, and keeps within the limit of the upstream for all callers together.',
   'HEAD is answered like GET, without a body. A path may be sent with or without its trailing slash, and without any encoding. A request has no body.',
-  "What a reply's body holds is the upstream's to say. Its specification does not show fields, parameters or limits, and so this document has none.",
-  'What fails in the gateway is a problem (`application/problem+json`, RFC 9457) with a stable `code`. An answer of the upstream with a status of 400 or above passes as it came, except 401 and 429.',
-].join('\n\n');
+  "What a reply's body holds is the upstream's to say. Its specification does not show fields, parameters or limits, and so this document has only those that the operator of the gateway has added. Any other parameter may be sent as well: the query goes up in exactly the bytes that came. A credential in it is refused.",
+  'What fails in the gateway is a problem (`application/problem+json`, RFC 9457) with a stable `code`. An answer of the upstream with a status of 400 or above passes as it came, except 401 and 429: it has no `code`.',
+];
+
+/** How long a request may take, and what that means for a client. */
+export function timeoutAdvice({ requestTimeoutMs = 25_000 }: Pick<ApiFacts, 'requestTimeoutMs'>): string {
+  const seconds = Math.ceil(requestTimeoutMs / 1_000);
+  const enough = seconds + 5;
+  return `A request has its answer within ${seconds} s, which may be spent waiting for the upstream's limit. Let your client wait longer: ky (10 s) and httpx (5 s) give up sooner by themselves. Set \`timeout: ${enough}_000\` in ky, \`timeout=${enough}\` in httpx and requests, \`AbortSignal.timeout(${enough}_000)\` for fetch.`;
+}
 
 const securitySchemes: Readonly<Record<'token' | 'apiKey', SecurityScheme>> = {
   token: {
@@ -173,41 +180,36 @@ const securitySchemes: Readonly<Record<'token' | 'apiKey', SecurityScheme>> = {
 /** Either of them: a caller sends one. */
 const ways = [{ token: [] }, { apiKey: [] }] as const;
 
-const parameters: Readonly<Record<string, OpenApiParameter>> = {
-  Query: {
-    name: 'query',
-    in: 'query',
-    description:
-      'The parameters of the upstream. Its specification does not show them, so any may be sent: the query goes up in exactly the bytes that came. A credential in it is refused.',
-    style: 'form',
-    explode: true,
-    schema: { type: 'object', additionalProperties: true },
-  },
-  ...mapped(requestFields, ({ name, meaning, example }) => ({
+const parameters: Readonly<Record<string, OpenApiParameter>> = mapped(
+  requestFields,
+  ({ name, meaning, example }) => ({
     name,
     in: 'header' as const,
     description: meaning,
     schema: { type: 'string' },
     example,
-  })),
-};
+  }),
+);
 
 function headerOf({ meaning, example }: Field): OpenApiHeader {
   return { description: meaning, schema: { type: 'string' }, example };
 }
 
-function describe(operation: Operation): OpenApiOperation {
+/** Its parameters stand beside it, so that a merge patch can give it some of its own: a list is replaced whole. */
+function describe(operation: Operation): OpenApiPath {
   const isSpecified = specifiedOperations.some(({ name }) => name === operation.name);
   const names = [...operation.path.matchAll(/\/:(\w+)/g)].map(([, name = '']) => name);
   const shared = Object.keys(parameters).map(
     (name): Reference => ({ $ref: `#/components/parameters/${name}` }),
   );
   return {
-    operationId: operation.name,
-    summary: operation.purpose.split('. ', 1)[0] ?? '',
-    description: operation.purpose,
     parameters: [...names.map(pathParameter), ...shared],
-    responses: responsesOf(isSpecified),
+    get: {
+      operationId: operation.name,
+      summary: operation.purpose.split('. ', 1)[0] ?? '',
+      description: operation.purpose,
+      responses: responsesOf(isSpecified),
+    },
   };
 }
 
@@ -230,7 +232,7 @@ function responsesOf(isSpecified: boolean): Record<string, OpenApiResponse | Ref
 }
 
 /** The path as OpenAPI writes it: `{id}` for `:id`. */
-function templateOf(path: string): string {
+export function templateOf(path: string): string {
   return path.replace(/\/:(\w+)/g, '/{$1}');
 }
 

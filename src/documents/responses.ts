@@ -101,12 +101,10 @@ export function gatewayResponses(
 export const problemResponses: Readonly<Record<string, OpenApiResponse>> = {
   ...Object.fromEntries(statuses().map((status) => [`Problem${status}`, problemResponse(status)])),
   Other: {
-    description: "The upstream's answer with another status, as it came.",
+    description:
+      "The upstream's answer with another status, as it came, whatever its type; only a problem has a code.",
     headers: headersOf('every reply', 'answers', 'failures', 'wait'),
-    content: {
-      '*/*': { schema: answer('') },
-      'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
-    },
+    content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
   },
 };
 
@@ -123,12 +121,12 @@ function problemResponse(status: number): OpenApiResponse {
   if (status === 401) documented.push('401');
   const meaning = codes.map((code) => `\`${code}\`: ${problems[code].title}.`).join(' ');
   return {
-    description: isPassed ? `${meaning} Or the upstream's own ${status}, as it came.` : meaning,
+    description: isPassed
+      ? `${meaning} Or the upstream's own ${status}, as it came: it is no problem, and has no code.`
+      : meaning,
     headers: headersOf(...documented),
-    content: {
-      'application/problem+json': { schema: schemaOf(codes) },
-      ...(isPassed && { '*/*': { schema: answer('') } }),
-    },
+    // The upstream's own has any type. Named here, it would take the type of a problem away in every generated client.
+    content: { 'application/problem+json': { schema: schemaOf(codes) } },
   };
 }
 

@@ -27,7 +27,7 @@ export function pathAsSent(_request: Request, context?: { env?: unknown }): stri
 }
 
 export interface Answering {
-  /** Asked when the reply is known: whether its connection is to end, with the last reply that is under way on it. */
+  /** Whether connections are to end, asked for each reply. The last reply under way on a connection ends it. */
   readonly endsConnection: () => boolean;
   /** Something failed that the layers did not render. */
   readonly onFault: (error: unknown) => void;

@@ -62,12 +62,14 @@ export function forward(
       workspace.send(upstreamRequest, trace),
       (answer) => {
         context.release();
-        setTraceFields(request, trace);
+        request.cacheFields = cacheFieldsOf(trace);
+        if (trace.cache?.hit !== true) setTimingFields(request, trace);
         return replyWith(answer, request, prepare(answer), trace.cache?.hit === true);
       },
       (error) => {
         context.release();
-        setTraceFields(request, trace);
+        request.cacheFields = cacheFieldsOf(trace);
+        setTimingFields(request, trace);
         throw error instanceof PreferredWaitOver ? preferredWaitProblem() : error;
       },
     );
@@ -81,10 +83,8 @@ function preferredWaitProblem(): GatewayError {
   });
 }
 
-/** Sets the fields that say how the answer came about; how long each part took only where it did not come from memory. */
-function setTraceFields(request: InboundRequest, trace: Trace): void {
-  request.cacheFields = cacheFieldsOf(trace);
-  if (trace.cache?.hit === true) return;
+/** Says how long each part took of an answer that did not come from memory, to pages of listed origins too. */
+function setTimingFields(request: InboundRequest, trace: Trace): void {
   const timing = serverTiming(trace);
   if (timing === '') return;
   request.setHeader('server-timing', timing);

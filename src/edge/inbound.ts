@@ -19,8 +19,8 @@ export interface Reply {
   readonly status: number;
   readonly fields: Fields;
   /**
-   * Further fields, of a reply with an upstream's answer: the same list for many answers. With it `fields` is the same
-   * list each time the answer is given, so that both are serialised once.
+   * Of a reply with an upstream's answer: further fields, the same list for many answers. Then `fields` is the same list
+   * for each reply with that answer, and both are serialised once.
    */
   readonly common?: Fields;
   readonly body: Payload | null;

@@ -100,8 +100,8 @@ export function isOverfull(socket: object): boolean {
 }
 
 /**
- * Whether a reply may end its connection: the last of those whose requests have begun by the first time that this is asked.
- * The others would be lost with it (RFC 9112 section 9.6).
+ * Whether a reply may end its connection: the last of those under way when this is first asked. The others would be lost
+ * with it (RFC 9112 section 9.6).
  */
 export function isLastBegun(outgoing: ServerResponse): boolean {
   return pipelines.get(outgoing.req.socket)?.isFinal(outgoing) ?? true;

@@ -36,7 +36,7 @@ export interface SearchOptions {
   readonly rawHeaders: readonly string[];
 }
 
-/** A longer text is not logged, and not searched: a stranger could make the search of it the gateway's whole work. */
+/** A longer text is neither logged nor searched: to search it could take all of the gateway's time. */
 const maxSearchedCharacters = 1_024;
 
 /** The first 16 characters of our tokens, damaged ones too. */

@@ -12,7 +12,7 @@ const mostWaiting = 512;
 const turnsWithoutOne = 3;
 /** How often connections are looked at while a server stops. */
 const lookMs = 100;
-/** A connection on which nothing came between this many looks, and that awaits no reply, is ended. */
+/** A connection that awaits no reply is ended after this many looks without a byte from it. */
 const looksUntilIdle = 3;
 /** How long a peer may take to end its side once ours has ended. */
 const lingerMs = 1_000;

@@ -1,10 +1,9 @@
 /**
  * Writes a reply to Node's response; the one file that knows how Node keeps a head.
  *
- * Node is given a list of fields for each reply and checks, compares and joins every one of them again: for the dozen
- * fields of an answer that is nearly as much as all layers do for a hit. Node takes no text, but its `writeHead`
- * leaves one in `_header`, where `end` finds it; so does this, for answers, whose lists are the same for every hit and
- * so are serialised once. Every other reply goes through `writeHead`: a connection that is to end, one that does not
+ * Node checks, compares and joins each field of each reply: for the dozen fields of an answer that costs nearly as much as
+ * all layers do for a hit. So the head of an answer is written as text into `_header`, where Node's own `writeHead` leaves
+ * its text and `end` finds it. The lists of an answer are the same for every hit, and are serialised once. Every other reply goes through `writeHead`: a connection that is to end, one that does not
  * follow HTTP/1.1's rules, a reply without a body.
  */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';

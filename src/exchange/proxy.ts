@@ -5,8 +5,7 @@
  */
 import { constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { request as requestHttp } from 'node:http';
-import { Agent, type RequestOptions, request as requestHttps } from 'node:https';
+import type { Agent } from 'node:https';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls';
@@ -49,17 +48,15 @@ const libraryTimeoutMs = 10_000;
 const keepAliveDelayMs = 60_000;
 
 export class OutboundProxy {
-  /** For what connects by Node's own HTTPS: goes through the proxy, or past it where it has to. */
-  readonly agent: Agent;
   readonly #address: ProxyAddress;
   readonly #authorizationFile: string | undefined;
   readonly #besides: NoProxy | undefined;
+  #agent: Agent | undefined;
 
   constructor(address: ProxyAddress, authorizationFile: string | undefined, besides: NoProxy | undefined) {
     this.#address = address;
     this.#authorizationFile = authorizationFile;
     this.#besides = besides;
-    this.agent = new TunnelAgent(this);
   }
 
   get #described(): string {
@@ -71,6 +68,12 @@ export class OutboundProxy {
   takes({ protocol, hostname, port }: Pick<URL, 'protocol' | 'hostname' | 'port'>): boolean {
     const host = hostname.replace(/^\[|\]$/g, '');
     return protocol === 'https:' && !isLoopbackHost(host) && !this.#besides?.names(host, Number(port) || 443);
+  }
+
+  /** For what connects by Node's own HTTPS: goes through the proxy, or past it where it has to. */
+  get agent(): Agent {
+    this.#agent ??= makeAgent(this);
+    return this.#agent;
   }
 
   /** The proxy as it may be shown, where it is the way to an address. */
@@ -132,7 +135,10 @@ export class OutboundProxy {
     const authorization = await this.authorization();
     const headers = { host: target, ...(authorization && { 'proxy-authorization': authorization }) };
     const options = { host, port, method: 'CONNECT', path: target, headers, agent: false as const };
-    const request = isTls ? requestHttps({ ...options, rejectUnauthorized: true }) : requestHttp(options);
+    // Not by `import`, which reads all that a module has, and with that loads fetch.
+    const request = isTls
+      ? process.getBuiltinModule('node:https').request({ ...options, rejectUnauthorized: true })
+      : process.getBuiltinModule('node:http').request(options);
     try {
       return await new Promise((resolve, reject) => {
         const late = this.#error(
@@ -235,27 +241,20 @@ function basic(credentials: string): string {
   return `Basic ${Buffer.from(credentials).toString('base64')}`;
 }
 
-class TunnelAgent extends Agent {
-  readonly #proxy: OutboundProxy;
-
-  constructor(proxy: OutboundProxy) {
-    super();
-    this.#proxy = proxy;
-  }
-
-  override createConnection(
-    options: RequestOptions,
-    callback?: (error: Error | null, socket: Duplex) => void,
-  ): Duplex | null | undefined {
+function makeAgent(proxy: OutboundProxy): Agent {
+  const agent = new (process.getBuiltinModule('node:https').Agent)();
+  const connectDirectly = agent.createConnection.bind(agent);
+  agent.createConnection = (options, callback) => {
     const host = options.host ?? 'localhost';
     const port = Number(options.port ?? 443);
-    const isTaken = this.#proxy.takes({ protocol: 'https:', hostname: host, port: String(port) });
-    if (!isTaken) return super.createConnection(options, callback);
-    this.#proxy.connect({ ...(options as ConnectionOptions), host, port }, libraryTimeoutMs).then(
+    if (!proxy.takes({ protocol: 'https:', hostname: host, port: String(port) }))
+      return connectDirectly(options, callback);
+    proxy.connect({ ...(options as ConnectionOptions), host, port }, libraryTimeoutMs).then(
       (socket) => callback?.(null, socket),
       // Node takes an error alone; its types ask for a connection as well.
       (error: Error) => (callback as ((error: Error) => void) | undefined)?.(error),
     );
     return undefined;
-  }
+  };
+  return agent;
 }

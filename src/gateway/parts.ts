@@ -11,6 +11,7 @@ import { callersFileRules } from '../callers/callers-file.ts';
 import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
+import type { OpenApiPatch } from '../documents/openapi-patch.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
 import { CallerContexts } from '../edge/caller-context.ts';
 import {
@@ -82,6 +83,8 @@ export interface Parts {
   /** The requests that wait for the upstream. */
   readonly contexts: CallerContexts;
   readonly counts: RequestCounts;
+  /** What the operator adds to the API document; `undefined` without OPENAPI_PATCH_FILE. */
+  readonly openApiPatch: OpenApiPatch | undefined;
   /** Exports spans; `undefined` where no collector is set. */
   readonly tracing: Tracing | undefined;
   /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
@@ -111,6 +114,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const proxy = proxyFor(config);
   // Once, so that a wrong file is told of at the start.
   await proxy?.authorization();
+  const openApiPatch = await readPatch(config);
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
   const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
@@ -156,8 +160,16 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     contexts,
     counts,
     tracing,
+    openApiPatch,
     readAdminToken,
   };
+}
+
+/** @throws SettingError for a patch that would make no API document */
+async function readPatch(config: Config): Promise<OpenApiPatch | undefined> {
+  if (config.OPENAPI_PATCH_FILE === undefined) return undefined;
+  const { readOpenApiPatch } = await import('../documents/openapi-patch.ts');
+  return readOpenApiPatch(config.OPENAPI_PATCH_FILE, operationsOf(config));
 }
 
 /** OpenTelemetry is loaded only where spans are exported. */
@@ -269,8 +281,12 @@ export function followCertificate(
   });
 }
 
-function appOf(parts: Parts, life: LifeState): RequestListener {
-  const { config, log, authenticator } = parts;
+/** What settings and callers say of the inbound layers: also for `explain`, which has no gateway. */
+export function edgeRules(
+  config: Config,
+  authenticator: Pick<Authenticator, 'admitsAnonymous' | 'credentialHeaders'>,
+  contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT }),
+) {
   const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
   const cors = corsPolicy({
     origins: config.CORS_ORIGINS,
@@ -278,8 +294,26 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
     credentialHeaders: () => authenticator.credentialHeaders,
   });
-  return createApp({
+  return {
     operations: operationsOf(config),
+    host: {
+      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
+      admitsAnonymous,
+    },
+    origin: { cors, admitsAnonymous },
+    forward: {
+      contexts,
+      prepare: prepareReplies(replyOptions(config)),
+      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
+      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
+    },
+  };
+}
+
+function appOf(parts: Parts, life: LifeState): RequestListener {
+  const { config, log, authenticator } = parts;
+  return createApp({
+    ...edgeRules(config, authenticator, parts.contexts),
     workspaces: new Map(
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
@@ -287,23 +321,18 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     limits: new CallerLimits(
       firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
     ),
-    host: {
-      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
-      admitsAnonymous,
-    },
     bufferedResponses: {
       maxBytes: Math.max(bodyBytesWithin(readMemory()), config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
-    origin: { cors, admitsAnonymous },
-    forward: {
-      contexts: parts.contexts,
-      prepare: prepareReplies(replyOptions(config)),
-      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
-      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
-    },
     scheme: parts.certificate === undefined ? 'http' : 'https',
+    documents: {
+      requestTimeoutMs: config.REQUEST_TIMEOUT,
+      patch: parts.openApiPatch,
+      linksLeadPast: () =>
+        [...parts.workspaces.values()].some(({ pipeline }) => pipeline.links.snapshot().leadPast),
+    },
     me: { publicBase: config.PUBLIC_BASE_URL, today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),

@@ -120,8 +120,8 @@ const maxRemembered = 16;
 /**
  * Returns what writes a line's members, without braces. Most lines differ from one written lately in caller, subject, ids,
  * time and duration alone, so the text of the rest is remembered: to write every member of every line anew would cost more
- * than all layers together. Remembered for all callers together, or ten thousand of them would each need their own. Each
- * piece that is joined costs, so commas stand in the others.
+ * than all layers together. Remembered for all callers together, or ten thousand of them would each need their own. To
+ * join a piece costs, so the pieces hold the commas between them.
  */
 export function accessJson(): (line: AccessLine) => string {
   const remembered: Remembered[] = [];

@@ -71,11 +71,7 @@ export function sendUpstream(options: TransportOptions): Transport {
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
 
-  /** What does not change from one attempt to the next. */
-  const constantFields = [
-    ...['accept', 'application/json', 'accept-encoding', 'identity'],
-    ...['user-agent', options.userAgent, 'via', viaName, 'x-api-key'],
-  ];
+  const constant = constantFields(options.userAgent);
   const terms = (revalidating: boolean): AttemptTerms => ({
     limits: { maxBodyBytes: options.maxBodyBytes, isAcceptedType, revalidating },
     budget,
@@ -90,7 +86,7 @@ export function sendUpstream(options: TransportOptions): Transport {
   function send(request: SignedRequest, trace: Trace): Promise<Answer> {
     const attempt = new Attempt(request, trace, request.validators === undefined ? forRead : forRevalidation);
     if (attempt.begin(options.timeoutMs)) {
-      const headers = fieldsOf(request, attempt.ids, constantFields);
+      const headers = upstreamFields(request, attempt.ids, constant);
       const path = `${basePath}${request.path}${request.query}`;
       // Blocking: a head that is late must not hold up another request on the same connection.
       pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
@@ -176,8 +172,20 @@ function renewPools(open: () => UndiciPool): Pools {
   };
 }
 
+/** What does not change from one attempt to the next, names and values in turn: the key's value comes next. */
+export function constantFields(userAgent: string): readonly string[] {
+  return [
+    ...['accept', 'application/json', 'accept-encoding', 'identity'],
+    ...['user-agent', userAgent, 'via', viaName, 'x-api-key'],
+  ];
+}
+
 /** The fields of the upstream request, names and values in turn. */
-function fieldsOf(request: SignedRequest, ids: SignedRequest['ids'], constant: readonly string[]): string[] {
+export function upstreamFields(
+  request: SignedRequest,
+  ids: SignedRequest['ids'],
+  constant: readonly string[],
+): string[] {
   const fields = [...constant, request.key];
   pushForwarded(fields, request.keyedHeaders);
   pushForwarded(fields, request.headers);

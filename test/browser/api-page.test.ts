@@ -119,7 +119,7 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
     const gateway = await startTwo();
     await page.goto(`${gateway.url.replace('127.0.0.1', 'localhost')}/docs`);
     const [text = ''] = await page.locator('.example code').allInnerTexts();
-    expect(text).toBe(`curl -i http://localhost:${gateway.port}/api/analytics/accounts/`);
+    expect(text).toBe(`curl -i 'http://localhost:${gateway.port}/api/analytics/accounts/'`);
     // As behind a proxy that ends TLS and passes another name on.
     await page.route('**/docs', async (route) => {
       const response = await route.fetch();
@@ -132,6 +132,23 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
     onTestFinished(() => page.unrouteAll());
     await page.reload();
     expect((await page.locator('.example code').allInnerTexts())[0]).toBe(text);
+  });
+
+  it('the API page begins with the base address and one command, and examples follow what is typed', async () => {
+    const gateway = await startTwo();
+    const address = `http://127.0.0.1:${gateway.port}/api`;
+    await page.goto(`${gateway.url}/docs`);
+    const [base, command] = await page.locator('#start .command code').allInnerTexts();
+    expect([base, command]).toEqual([address, `curl -i '${address}/analytics/accounts/'`]);
+    const article = page.locator('article').first();
+    const curl = article.locator('.example.curl code');
+    const before = await curl.innerText();
+    await article.locator('input[name="?"]').fill("?page=2&q=it's $5");
+    expect(await curl.innerText()).toBe(`curl -i '${address}/analytics/accounts/?page=2&q=it%27s%20%245'`);
+    await article.locator('input[name="?"]').fill('');
+    expect(await curl.innerText()).toBe(before);
+    // The command at the beginning stays.
+    expect(await page.locator('#start .command code').last().innerText()).toBe(command);
   });
 
   it('the API page can be read where no script runs', async () => {

@@ -139,6 +139,36 @@ describe('a read of the client', () => {
   });
 });
 
+describe('a token that the gateway refuses', () => {
+  const refuse = problem('caller-unauthenticated', 401);
+
+  it('a function is asked for another token after a 401, once, and told which was refused', async () => {
+    const asked: (string | undefined)[] = [];
+    const token = (refused?: string): string => {
+      asked.push(refused);
+      return refused === undefined ? 'old' : 'new';
+    };
+    const client = clientOf([refuse, json([])], { token });
+    expect((await client.read('list-accounts')).status).toBe(200);
+    expect(asked).toEqual([undefined, 'old']);
+    expect(client.sent.map(({ headers }) => headers['authorization'])).toEqual(['Bearer old', 'Bearer new']);
+    let count = 0;
+    const hopeless = clientOf([refuse], { token: () => `token ${count++}` });
+    expect(await failureOf(hopeless.read('list-accounts'))).toMatchObject({ status: 401 });
+    expect(hopeless.sent).toHaveLength(2);
+  });
+
+  it.each<[string, ClientOptions['token']]>([
+    ['a token that is a text', 'old'],
+    ['a function that has no other', () => 'old'],
+    ['no token', undefined],
+  ])('a 401 is thrown at once for %s', async (_what, token) => {
+    const client = clientOf([refuse], { token });
+    expect(await failureOf(client.read('list-accounts'))).toMatchObject({ code: 'caller-unauthenticated' });
+    expect(client.sent).toHaveLength(1);
+  });
+});
+
 describe('what comes back from the client', () => {
   it('an answer has the data, the status and the fields', async () => {
     const client = clientOf([json({ results: [1] }, 203, { 'x-request-id': 'id' })]);
@@ -154,7 +184,7 @@ describe('what comes back from the client', () => {
       name: 'GatewayProblem',
       code: 'caller-forbidden',
       status: 403,
-      message: 'A title (caller-forbidden). A detail.',
+      message: 'A title (caller-forbidden). A detail. Request id.',
       problem: { requestId: 'id' },
       retryAfterMs: undefined,
     });
@@ -180,6 +210,16 @@ describe('what comes back from the client', () => {
     expect(error).toMatchObject({ name: 'AnswerError', status, body });
     // A query may be about people, and messages end in logs.
     expect(String(error)).not.toContain('a-person');
+  });
+
+  it('the message of an error has the upstream’s own detail and the id of the request', async () => {
+    const answer = json({ detail: 'No such page.' }, 404, { 'x-request-id': 'r-1' });
+    const { message } = (await failureOf(clientOf([answer]).read('list-accounts'))) as Error;
+    expect(message).toBe(
+      'The answer of list-accounts has the status 404 and is no problem of the gateway: No such page. Request r-1.',
+    );
+    const long = json({ detail: 'x'.repeat(10_000) }, 400);
+    expect(String(await failureOf(clientOf([long]).read('list-accounts'))).length).toBeLessThan(700);
   });
 
   it('what fetch throws is thrown as it is', async () => {

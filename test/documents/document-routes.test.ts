@@ -298,6 +298,24 @@ describe('the pages', () => {
   });
 });
 
+describe('the API page and links', () => {
+  it('the API page warns while links lead past the gateway, and has the public address where one is set', async () => {
+    const past = await startPair();
+    past.standIn.behave(() => ({ body: JSON.stringify([`${past.standIn.url}/x`]) }));
+    const warning = 'Do not follow links in answers';
+    expect((await past.ask('/docs')).body.toString()).not.toContain(warning);
+    await past.ask(accounts);
+    expect((await past.ask('/docs')).body.toString()).toContain(warning);
+    const led = await startPair({ PUBLIC_BASE_URL: 'https://gateway.internal/analytics' });
+    led.standIn.behave(() => ({ body: JSON.stringify([`${led.standIn.url}/x`]) }));
+    await led.ask(accounts);
+    const page = (await led.ask('/docs')).body.toString();
+    expect(page).not.toContain(warning);
+    expect(page).toContain('<code>https://gateway.internal/analytics/api</code>');
+    expect(page).not.toContain('data-origin');
+  });
+});
+
 describe('a link to the documents, where an anonymous caller exists', () => {
   const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
   const codeOf = async (gateway: TestGateway, path: string, headers: Record<string, string>) => {

@@ -42,6 +42,7 @@ describe.concurrent('settings are all checked before anything happens', () => {
       'CALLERS_FILE',
       'TLS_CERT_FILE',
       'TLS_KEY_FILE',
+      'HTTP_PROXY',
     ];
     const names = Object.keys(table).filter((name) => !anyText.includes(name));
     const wrong = `${secret} // {}`;

@@ -5,27 +5,54 @@
 
 const maxShown = 200_000;
 
-const origin = document.querySelector('main')?.dataset['origin'] ?? '';
-for (const code of document.querySelectorAll('.example code')) {
-  const text = code.textContent.replaceAll(origin, location.origin);
-  code.textContent = text;
-  code.parentElement?.after(copyButton(code, text));
+// Where the operator has said which address callers use, the examples have that.
+const origin = document.querySelector('main')?.dataset['origin'];
+for (const code of document.querySelectorAll('.example code, .command code')) {
+  if (origin !== undefined) code.textContent = code.textContent.replaceAll(origin, location.origin);
+  code.parentElement?.after(copyButton(code));
 }
 for (const form of document.querySelectorAll('form')) {
   form.hidden = false;
+  const { path, base } = form.dataset;
+  if (path !== undefined && base !== undefined)
+    followForm(form, base === origin ? location.origin : base, path);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     if (form.dataset['path'] !== undefined) void send(form, form.dataset['path']);
   });
 }
 
-function copyButton(code: Element, text: string): HTMLButtonElement {
+/** Puts what is typed into the examples of the same operation. */
+function followForm(form: HTMLFormElement, base: string, path: string): void {
+  const codes = [...(form.parentElement?.querySelectorAll('.example code') ?? [])];
+  const texts = codes.map((code) => code.textContent);
+  const shown = base + path.replaceAll(/:\w+/g, '1');
+  form.addEventListener('input', () => {
+    const target = base + targetIn(form, path, '1').replaceAll(/["'\\\s`$<>]/g, percentEncoded);
+    for (const [at, code] of codes.entries())
+      code.textContent = texts[at]?.replaceAll(shown, () => target) ?? '';
+  });
+}
+
+/** For characters that would end a text of a program; `encodeURIComponent` leaves some. */
+function percentEncoded(character: string): string {
+  return `%${character.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`;
+}
+
+/** The path and query that a form asks for. @param empty stands for a segment that is not filled in */
+function targetIn(form: HTMLFormElement, pattern: string, empty: string): string {
+  const query = textIn(form, '?').replace(/^\?/, '');
+  const path = pattern.replaceAll(/:(\w+)/g, (_all, name: string) => textIn(form, name) || empty);
+  return query === '' ? path : `${path}?${query}`;
+}
+
+function copyButton(code: Element): HTMLButtonElement {
   const button = document.createElement('button');
   button.className = 'copy';
   button.textContent = 'Copy';
   button.addEventListener('click', async () => {
     try {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(code.textContent);
       button.textContent = 'Copied';
     } catch {
       getSelection()?.selectAllChildren(code);
@@ -48,15 +75,13 @@ async function send(form: HTMLFormElement, pattern: string): Promise<void> {
   const button = form.querySelector('button');
   const came = form.querySelector('.came');
   if (button === null || came === null) return;
-  const query = textIn(form, '?').replace(/^\?/, '');
-  const path = pattern.replaceAll(/:(\w+)/g, (_all, name: string) => textIn(form, name));
   const field = document.getElementById('token');
   const token = field instanceof HTMLInputElement ? field.value.trim() : '';
   const begun = performance.now();
   button.disabled = true;
   try {
     const headers: HeadersInit = token === '' ? {} : { Authorization: `Bearer ${token}` };
-    const response = await fetch(query === '' ? path : `${path}?${query}`, { headers });
+    const response = await fetch(`.${targetIn(form, pattern, '')}`, { headers });
     const text = await response.text();
     const ms = Math.round(performance.now() - begun);
     const from = response.headers.get('cache-status')?.replace('analytics-gateway; ', '') ?? '';
