@@ -190,8 +190,17 @@ export function settingsWithoutEffect(environment: Environment): string[] {
   const isPassed = Number(environment['LISTEN_PID']) === process.pid && isSet('LISTEN_FDS');
   if (isPassed && !['HOST', 'ADMIN_HOST'].some((name) => environment[name]?.trim().startsWith('fd:')))
     ignored.push('LISTEN_FDS is ignored: a socket was passed to this process, and HOST does not say fd:3');
-  ignored.push(...proxiesWithoutEffect(environment));
+  ignored.push(...proxiesWithoutEffect(environment), ...propagatorsWithoutEffect(environment));
   return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)];
+}
+
+/** Of OpenTelemetry's propagators the gateway has one, which it cannot leave out: callers' `traceparent` is always read. */
+function propagatorsWithoutEffect(environment: Environment): string[] {
+  const named = (environment['OTEL_PROPAGATORS'] ?? '').split(',').map((one) => one.trim());
+  const isObeyed = named.every((one) => one === '') || named.every((one) => one === 'tracecontext');
+  return isObeyed
+    ? []
+    : ['OTEL_PROPAGATORS is not obeyed: the gateway reads and sends W3C Trace Context (tracecontext) alone'];
 }
 
 /** Variables of a proxy that change nothing: their operator believes that something goes that way. */

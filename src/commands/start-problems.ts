@@ -56,9 +56,9 @@ async function readPatch({ OPENAPI_PATCH_FILE: file, UPSTREAM_READS }: Partial<C
 
 /** Only where spans are exported. */
 async function loadTracing(config: Partial<Config>): Promise<void> {
-  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return;
+  if (!(config.OTEL_EXPORTER_OTLP_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)) return;
   const { loadOtel } = await import('../log/tracing.ts');
-  await loadOtel();
+  await loadOtel(config);
 }
 
 function tryConfig(environment: Environment): { config: Partial<Config>; problems: readonly string[] } {

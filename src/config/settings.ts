@@ -294,6 +294,10 @@ export const settings = {
     baseUrl,
     'The collector that spans of requests and attempts are sent to, such as http://localhost:4318. OpenTelemetry’s SDK does it, which has to be installed beside the gateway and reads its other variables (OTEL_…) itself.',
   ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: optional(
+    baseUrl,
+    'The same for traces alone, with its path, such as http://localhost:4318/v1/traces. It comes before the other.',
+  ),
   LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
   LOG_FORMAT: optional(
     oneOf('json', 'text'),

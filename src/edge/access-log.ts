@@ -14,6 +14,11 @@ export interface AccessLine {
   readonly requestId: string;
   /** Of the distributed trace that the caller named in `traceparent`, or that began here. */
   readonly traceId: string | undefined;
+  /** The same by the names of OpenTelemetry for logs; `traceId` is the name of version 0.1.0, and goes after 0.2. */
+  readonly trace_id: string | undefined;
+  /** Of the request's own span; left out where no spans are exported. */
+  readonly span_id: string | undefined;
+  readonly trace_flags: string | undefined;
   readonly caller: string | undefined;
   /** The `sub` of a JWT. */
   readonly subject: string | undefined;
@@ -45,7 +50,7 @@ export interface AccessLine {
 
 export interface AccessLogOptions {
   /** Takes the line; must not throw. */
-  readonly write: (line: AccessLine, trace: Trace) => void;
+  readonly write: (line: AccessLine, trace: Trace, request: InboundRequest) => void;
   /** Called for each request before anything else is done for it; `write` is called once for each. */
   readonly begin: (trace: Trace) => void;
   /** Whether a text of a request to this path holds the upstream key: such a text is not logged. */
@@ -58,7 +63,7 @@ export function logAccess({ write, begin, isSecret }: AccessLogOptions): Layer<I
     function log(request, trace) {
       begin(trace);
       return andThen(next(request, trace), (reply) => {
-        write(lineOf(request, reply, trace, isSecret), trace);
+        write(lineOf(request, reply, trace, isSecret), trace, request);
         return reply;
       });
     };
@@ -70,10 +75,13 @@ function lineOf(
   trace: Trace,
   isSecret: AccessLogOptions['isSecret'],
 ): AccessLine {
-  const { failure } = trace;
+  const { failure, traceId } = trace;
   return {
     requestId: trace.requestId,
-    traceId: trace.traceId,
+    traceId,
+    trace_id: traceId,
+    span_id: trace.span?.spanId,
+    trace_flags: trace.traceFlags,
     caller: trace.caller,
     subject: trace.subject === undefined ? undefined : String(logMembers.subject.show(trace.subject)),
     by: trace.authenticatedBy,

@@ -162,6 +162,9 @@ export const logMembers = {
   // What a caller sent.
   requestId: textOf('caller', '1 to 128 of A-Z a-z 0-9 . _ ~ : + / = -', matching(requestIdGrammar)),
   traceId: textOf('caller', '32 hexadecimal digits', matching(/^[0-9a-f]{32}$/)),
+  trace_id: textOf('caller', '32 hexadecimal digits', matching(/^[0-9a-f]{32}$/)),
+  span_id: textOf('caller', '16 hexadecimal digits', matching(/^[0-9a-f]{16}$/)),
+  trace_flags: textOf('caller', '2 hexadecimal digits', matching(/^[0-9a-f]{2}$/)),
   method: textOf('caller', 'a method that Node knows', (text) =>
     METHODS.includes(text) ? text : malformed(text),
   ),

@@ -86,6 +86,15 @@ export function fieldsOfRefusedRequest(
   return refusalFields(texts, { isSecret: (text) => isSecret(text, path), rawHeaders });
 }
 
+/** What a request's span says of its sender and target: searched like a line of the log, and for each traced request. */
+export function fieldsOfTracedRequest(
+  { peer, path, headers, rawHeaders }: Pick<InboundRequest, 'peer' | 'path' | 'headers' | 'rawHeaders'>,
+  isSecret: (text: string, path: string) => boolean,
+): RefusalFields {
+  const texts = { peer, target: path, host: headers.host };
+  return refusalFields(texts, { isSecret: (text) => isSecret(text, path), rawHeaders });
+}
+
 /** Values of fields that carry credentials, without their scheme. */
 function presentedCredentials(rawHeaders: readonly string[]): readonly string[] {
   const values: string[] = [];

@@ -27,6 +27,9 @@ export type WaitingPlace = 'gate' | 'retry';
 /** The span of one request in a distributed trace; `log/tracing.ts` makes it, where spans are exported. */
 export interface RequestSpan {
   readonly traceId: string;
+  readonly spanId: string;
+  /** Two hexadecimal digits. */
+  readonly traceFlags: string;
   /** The request waited. Times are monotonic, in ms. */
   waited(place: WaitingPlace, fromMs: number, untilMs: number): void;
 }
@@ -97,6 +100,11 @@ export class Trace {
   /** The id of the distributed trace that the request belongs to (W3C Trace Context section 3.2.2.3). */
   get traceId(): string | undefined {
     return this.span?.traceId ?? this.traceParent?.slice(3, 35);
+  }
+
+  /** Of that trace (section 3.2.2.5): two hexadecimal digits. */
+  get traceFlags(): string | undefined {
+    return this.span?.traceFlags ?? this.traceParent?.slice(53, 55);
   }
 
   /** The request has waited until now. @param fromMs since when, on the monotonic clock */

@@ -33,6 +33,7 @@ import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
 import { findPeerBehind } from '../edge/peer.ts';
+import { fieldsOfTracedRequest } from '../edge/refusal-fields.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
@@ -177,9 +178,12 @@ async function openTracing(
   { config, environment }: GatewayOptions,
   log: GatewayLogger,
 ): Promise<Tracing | undefined> {
-  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return undefined;
+  if (!(config.OTEL_EXPORTER_OTLP_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)) return undefined;
   const { startTracing } = await import('../log/tracing.ts');
   return startTracing({
+    settings: config,
+    paths: new Map(operationsOf(config).map(({ name, path }) => [name, path])),
+    scheme: config.TLS_CERT_FILE === undefined ? 'http' : 'https',
     environment,
     proxy: proxyFor(config),
     onProblem: (reason) =>
@@ -363,9 +367,9 @@ function accessLogOptions(parts: Parts): AccessLogOptions {
       counts.begin();
       tracing.beginRequest(trace);
     },
-    write(line, trace) {
+    write(line, trace, request) {
       write(line);
-      tracing.endRequest(trace, line);
+      tracing.endRequest(trace, line, request.path, () => fieldsOfTracedRequest(request, untraced.isSecret));
     },
   };
 }

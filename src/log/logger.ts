@@ -129,7 +129,8 @@ export function accessJson(): (line: AccessLine) => string {
 
   function recurring(line: AccessLine): string {
     for (const one of remembered) if (isAlike(one.line, line)) return one.text;
-    const { requestId, traceId, caller, subject, waitedMs, upstreamMs, totalMs, ...rest } = line;
+    const { requestId, traceId, trace_id, span_id, trace_flags, ...others } = line;
+    const { caller, subject, waitedMs, upstreamMs, totalMs, ...rest } = others;
     const text = `,${JSON.stringify(rest).slice(1, -1)},`;
     remembered[eldest] = { line, text };
     eldest = (eldest + 1) % maxRemembered;
@@ -137,9 +138,13 @@ export function accessJson(): (line: AccessLine) => string {
   }
 
   return (line) => {
-    const { requestId, traceId, caller, subject, waitedMs, upstreamMs, totalMs } = line;
+    const { requestId, traceId, trace_id, span_id, trace_flags } = line;
+    const { caller, subject, waitedMs, upstreamMs, totalMs } = line;
     let own = `"requestId":${JSON.stringify(requestId)}`;
     if (traceId !== undefined) own += `,"traceId":"${traceId}"`;
+    if (trace_id !== undefined) own += `,"trace_id":"${trace_id}"`;
+    if (span_id !== undefined) own += `,"span_id":"${span_id}"`;
+    if (trace_flags !== undefined) own += `,"trace_flags":"${trace_flags}"`;
     if (caller !== undefined) own += `,"caller":${JSON.stringify(caller)}`;
     if (subject !== undefined) own += `,"subject":${JSON.stringify(subject)}`;
     const times = `"waitedMs":${waitedMs},"upstreamMs":${upstreamMs},"totalMs":${totalMs}`;

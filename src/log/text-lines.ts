@@ -8,12 +8,12 @@ type Members = Readonly<Record<string, unknown>>;
 
 /** What a request's line says in its place; of others that went well the rest would hide what matters. */
 const inPlace = new Set(
-  'level time msg method operation path status cache totalMs caller by attempts generation upstreamMs waitedMs gate'.split(
+  'level time msg method operation path status cache totalMs caller by attempts generation upstreamMs waitedMs gate traceId span_id trace_flags'.split(
     ' ',
   ),
 );
 /** To find a request again, which only one that failed is worth. */
-const ids = new Set(['requestId', 'traceId']);
+const ids = new Set(['requestId', 'trace_id']);
 
 /** Whole lines of JSON as lines of text; a line that is no JSON stays, without what would steer a terminal. */
 export function asText(lines: string): string {

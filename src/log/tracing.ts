@@ -1,16 +1,19 @@
 /**
- * Spans of requests and of upstream attempts, by OpenTelemetry's own SDK, which is loaded only where
- * `OTEL_EXPORTER_OTLP_ENDPOINT` is set. The SDK reads the other standard names (`OTEL_…`) itself.
+ * Spans of requests and of upstream attempts, by OpenTelemetry's own SDK, which is loaded only where a collector is set.
+ * The SDK reads the other standard names (`OTEL_…`) itself. Names are those of the semantic conventions for HTTP.
  *
- * The one place that knows OpenTelemetry. A span says what the log line says, less its texts: no URL, header, subject,
- * reason or cause, so that neither a key nor a token nor a query's value can be in it.
+ * The one place that knows OpenTelemetry. A span says what the log line says, less its texts: no query, header, subject,
+ * reason or cause. Path and host are searched as for a line of the log, so that neither a key nor a token is in them.
  */
 
 import type { AccessLine } from '../edge/access-log.ts';
+import { baseOf, usualBase } from '../edge/operation.ts';
+import type { RefusalFields } from '../edge/refusal-fields.ts';
 import { toHundredths } from '../exchange/durations.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { AttemptSpan, AttemptSpans, RequestSpan, Trace, WaitingPlace } from '../exchange/trace.ts';
 import { importModule, importProblem, type LoadModule, PackageError } from '../files/optional-package.ts';
+import { hostName } from '../http/address.ts';
 import { version } from '../version.ts';
 
 interface SpanContext {
@@ -27,6 +30,7 @@ type Parent = unknown;
 
 interface Span {
   spanContext(): SpanContext;
+  isRecording(): boolean;
   updateName(name: string): void;
   setAttributes(attributes: Attributes): void;
   setStatus(status: { code: number }): void;
@@ -78,17 +82,38 @@ const serviceName = 'workspace-analytics-gateway';
 /** A collector that is away is told of at most once in this time. */
 const quietMs = 60_000;
 
-/** @throws PackageError where a package is missing */
-export async function loadOtel(load: LoadModule = importModule): Promise<{ api: OtelApi; sdk: OtelSdk }> {
+/** What is left to send when the gateway ends gets so long, or a collector that is away would hold up every restart. */
+const lastSpansMs = 2_000;
+
+/** The settings that name the collector: that for traces alone comes first, and is asked as it stands. */
+export interface CollectorSettings {
+  readonly OTEL_EXPORTER_OTLP_ENDPOINT?: URL | undefined;
+  readonly OTEL_EXPORTER_OTLP_TRACES_ENDPOINT?: URL | undefined;
+}
+
+/** @throws PackageError where a package is missing, with the setting that asks for it */
+export async function loadOtel(
+  settings: CollectorSettings,
+  load: LoadModule = importModule,
+): Promise<{ api: OtelApi; sdk: OtelSdk }> {
   try {
     const [api, sdk] = await Promise.all(packages.map(load));
     return { api: api as OtelApi, sdk: sdk as OtelSdk };
   } catch (error) {
-    throw new PackageError(`OTEL_EXPORTER_OTLP_ENDPOINT: ${importProblem(error, ...packages)}`);
+    const setting =
+      settings.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT === undefined
+        ? 'OTEL_EXPORTER_OTLP_ENDPOINT'
+        : 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT';
+    throw new PackageError(`${setting}: ${importProblem(error, ...packages)}`);
   }
 }
 
 export interface TracingOptions {
+  readonly settings: CollectorSettings;
+  /** Of each operation, by its name, the path below the base address. */
+  readonly paths: ReadonlyMap<string, string>;
+  /** Of the callers' listener. */
+  readonly scheme: 'http' | 'https';
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Where connections leave the network, where not by themselves. */
   readonly proxy: OutboundProxy | undefined;
@@ -103,7 +128,7 @@ export interface TracingOptions {
  * @throws PackageError where a package is missing
  */
 export async function startTracing(options: TracingOptions): Promise<Tracing | undefined> {
-  const { api, sdk } = await loadOtel();
+  const { api, sdk } = await loadOtel(options.settings);
   const { OTEL_SERVICE_NAME = '', OTEL_RESOURCE_ATTRIBUTES = '' } = options.environment;
   const isNamed = OTEL_SERVICE_NAME !== '' || /(?:^|,)\s*service\.name\s*=/.test(OTEL_RESOURCE_ATTRIBUTES);
   // Before the SDK, which sets its own where OTEL_LOG_LEVEL asks for one.
@@ -114,7 +139,7 @@ export async function startTracing(options: TracingOptions): Promise<Tracing | u
     logRecordProcessors: [],
     instrumentations: [],
     textMapPropagator: null,
-    ...(await exporterThrough(options.proxy, options.environment)),
+    ...(await exporterThrough(options)),
     ...(isNamed ? {} : { serviceName }),
   });
   node.start();
@@ -122,20 +147,19 @@ export async function startTracing(options: TracingOptions): Promise<Tracing | u
   // Never ended, so never exported: it shows whether spans are made at all.
   const trial = tracer.startSpan('trial', { kind: 0, startTime: Date.now() }, api.ROOT_CONTEXT);
   if (!api.trace.isSpanContextValid(trial.spanContext())) return undefined;
-  return new Tracing(api, tracer, () => node.shutdown());
+  return new Tracing(api, tracer, () => node.shutdown(), options);
 }
 
 /** The exporters of the SDK know no proxy. One for OTLP by HTTP is told of it; by gRPC its library looks itself. */
 async function exporterThrough(
-  proxy: OutboundProxy | undefined,
-  environment: TracingOptions['environment'],
+  { proxy, environment, settings }: TracingOptions,
   load: LoadModule = importModule,
 ): Promise<{ traceExporter?: object }> {
-  const endpoint = URL.parse(environment['OTEL_EXPORTER_OTLP_ENDPOINT'] ?? '');
+  const endpoint = settings.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? settings.OTEL_EXPORTER_OTLP_ENDPOINT;
   const protocol =
     environment['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL'] || environment['OTEL_EXPORTER_OTLP_PROTOCOL'];
   const isOtlp = (environment['OTEL_TRACES_EXPORTER'] || 'otlp') === 'otlp';
-  if (endpoint === null || !proxy?.takes(endpoint) || !isOtlp || protocol === 'grpc') return {};
+  if (endpoint === undefined || !proxy?.takes(endpoint) || !isOtlp || protocol === 'grpc') return {};
   const format = protocol === 'http/json' ? 'http' : 'proto';
   // Comes with the SDK.
   const { OTLPTraceExporter } = (await load(`@opentelemetry/exporter-trace-otlp-${format}`)) as OtlpExporter;
@@ -174,11 +198,20 @@ export class Tracing {
   readonly #api: OtelApi;
   readonly #tracer: Tracer;
   readonly #shutDown: () => Promise<void>;
+  readonly #scheme: string;
+  readonly #paths: ReadonlyMap<string, string>;
 
-  constructor(api: OtelApi, tracer: Tracer, shutDown: () => Promise<void>) {
+  constructor(
+    api: OtelApi,
+    tracer: Tracer,
+    shutDown: () => Promise<void>,
+    { paths, scheme }: Pick<TracingOptions, 'paths' | 'scheme'>,
+  ) {
     this.#api = api;
     this.#tracer = tracer;
     this.#shutDown = shutDown;
+    this.#scheme = scheme;
+    this.#paths = paths;
   }
 
   /** The spans of a workspace's attempts. @param upstream its base address: the host and port stand in each span */
@@ -209,15 +242,30 @@ export class Tracing {
     );
   }
 
-  /** Ends it with the facts of the log line. */
-  endRequest({ span, joined }: Trace, line: AccessLine): void {
+  /** Ends it with the facts of the log line. @param target asked only for a span that is sampled */
+  endRequest({ span, joined }: Trace, line: AccessLine, path: string, target: () => RefusalFields): void {
     if (!(span instanceof ServerSpan)) return;
     const { otel } = span;
-    otel.updateName(line.operation === undefined ? line.method : `${line.method} ${line.operation}`);
-    otel.setAttributes(attributesOf(line));
+    if (otel.isRecording()) {
+      const route = this.#routeOf(line, path);
+      otel.updateName(route === undefined ? line.method : `${line.method} ${route}`);
+      otel.setAttributes({
+        ...attributesOf(line),
+        ...targetAttributes(target()),
+        'http.route': route,
+        'url.scheme': this.#scheme,
+      });
+    }
     if (line.status >= 500) otel.setStatus({ code: this.#api.SpanStatusCode.ERROR });
     if (joined?.span instanceof ServerSpan) otel.addLink({ context: joined.span.otel.spanContext() });
     otel.end(span.epochMs + performance.now());
+  }
+
+  /** The route of an operation as callers spell it; one name for all values of a parameter. */
+  #routeOf({ operation }: AccessLine, path: string): string | undefined {
+    const below = operation === undefined ? undefined : this.#paths.get(operation);
+    if (below === undefined) return undefined;
+    return baseOf(path)?.name === undefined ? usualBase + below : `/w/:workspace${usualBase}${below}`;
   }
 
   /** Begins the span of an attempt, below its request's. One that no request waits for begins a trace of its own. */
@@ -227,8 +275,10 @@ export class Tracing {
     const epochMs = request?.epochMs ?? Date.now() - performance.now();
     const parent =
       request === undefined ? ROOT_CONTEXT : api.setSpanContext(ROOT_CONTEXT, request.otel.spanContext());
+    const path = this.#paths.get(operation);
     const attributes = {
       'http.request.method': 'GET',
+      'url.template': path,
       'http.request.resend_count': trace.attempts || undefined,
       'analytics_gateway.operation': operation,
       'analytics_gateway.background': isBackground || undefined,
@@ -237,7 +287,7 @@ export class Tracing {
     };
     const startTime = epochMs + performance.now();
     const options = { kind: SpanKind.CLIENT, startTime, attributes };
-    const span = this.#tracer.startSpan(`GET ${operation}`, options, parent);
+    const span = this.#tracer.startSpan(path === undefined ? 'GET' : `GET ${path}`, options, parent);
     return {
       traceParent: traceParentFor(span.spanContext()),
       end(outcome) {
@@ -252,10 +302,10 @@ export class Tracing {
     };
   }
 
-  /** Sends what is left, for at most so many ms. Never rejects. @returns whether the collector took it */
+  /** Sends what is left, for at most so many ms, and two seconds. Never rejects. @returns whether the collector took it */
   async close(withinMs: number): Promise<boolean> {
     const { promise: timeIsUp, resolve } = Promise.withResolvers<false>();
-    const timer = setTimeout(() => resolve(false), Math.max(0, withinMs));
+    const timer = setTimeout(() => resolve(false), Math.min(Math.max(0, withinMs), lastSpansMs));
     const sent = this.#shutDown().then(
       () => true,
       () => false,
@@ -281,11 +331,31 @@ class ServerSpan implements RequestSpan {
     return this.otel.spanContext().traceId;
   }
 
+  get spanId(): string {
+    return this.otel.spanContext().spanId;
+  }
+
+  get traceFlags(): string {
+    return flagsOf(this.otel.spanContext());
+  }
+
   waited(place: WaitingPlace, fromMs: number, untilMs: number): void {
     const ms = toHundredths(untilMs - fromMs);
     if (ms >= 1)
       this.otel.addEvent(`${place}.wait`, { 'analytics_gateway.waited_ms': ms }, this.epochMs + fromMs);
   }
+}
+
+/** Of where a request came from and went to; what the search or a grammar refused is left out or shown as in the log. */
+function targetAttributes({ peer, path, host = '' }: RefusalFields): Attributes {
+  const name = hostName(host);
+  const [, port] = /:(\d+)$/.exec(host) ?? [];
+  return {
+    'url.path': path,
+    'client.address': peer,
+    'server.address': name?.replace(/^\[|\]$/g, ''),
+    'server.port': name === undefined || port === undefined ? undefined : Number(port),
+  };
 }
 
 function attributesOf(line: AccessLine): Attributes {
@@ -314,6 +384,11 @@ function remoteContext(traceParent: string): SpanContext {
   };
 }
 
-function traceParentFor({ traceId, spanId, traceFlags }: SpanContext): string {
-  return `00-${traceId}-${spanId}-${(traceFlags & 1) === 1 ? '01' : '00'}`;
+function traceParentFor(context: SpanContext): string {
+  return `00-${context.traceId}-${context.spanId}-${flagsOf(context)}`;
+}
+
+/** The one flag that all versions share: sampled. */
+function flagsOf({ traceFlags }: SpanContext): string {
+  return (traceFlags & 1) === 1 ? '01' : '00';
 }

@@ -626,6 +626,9 @@ describe('the settings of a proxy', () => {
   it.each<[Record<string, string>, string[]]>([
     [{ HTTPS_PROXY: 'http://proxy', HTTP_PROXY: 'http://proxy', NO_PROXY: '.internal' }, []],
     [{ HTTP_PROXY: 'http://proxy', no_proxy: '.internal' }, ['HTTP_PROXY is ignored', 'NO_PROXY is ignored']],
+    [{ OTEL_PROPAGATORS: 'tracecontext' }, []],
+    [{ OTEL_PROPAGATORS: 'tracecontext, baggage' }, ['OTEL_PROPAGATORS is not obeyed']],
+    [{ OTEL_PROPAGATORS: 'none' }, ['OTEL_PROPAGATORS is not obeyed']],
     [
       { all_proxy: 'http://proxy', PROXY_AUTHORIZATION_FROM: 'file:/a' },
       ['ALL_PROXY is', 'PROXY_AUTHORIZATION_FROM is'],

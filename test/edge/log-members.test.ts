@@ -19,6 +19,9 @@ const cases: Readonly<
     ],
   },
   traceId: { whole: ['0af7651916cd43dd8448eb211c80319c'], shown: [['0AF7', 'malformed, 4 characters']] },
+  trace_id: { whole: ['0af7651916cd43dd8448eb211c80319c'], shown: [['0AF7', 'malformed, 4 characters']] },
+  span_id: { whole: ['00f067aa0ba902b7'], shown: [['0AF7', 'malformed, 4 characters']] },
+  trace_flags: { whole: ['01', '00'], shown: [['1', 'malformed, 1 characters']] },
   method: {
     whole: ['GET', 'M-SEARCH'],
     shown: [

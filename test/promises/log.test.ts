@@ -41,12 +41,17 @@ describe('a request’s line in the log', () => {
     await ask(accounts, { headers: { traceparent: 'nonsense' } });
     await ask(accounts);
     const lines = logLines().filter(({ msg }) => msg === 'request');
-    expect(lines.map((line) => [line['cache'] ?? line['problem'], line['traceId']])).toEqual([
-      ['miss', traceId],
-      ['hit', traceId],
-      ['unknown-operation', traceId],
-      ['hit', undefined],
-      ['hit', undefined],
+    const membersOf = (line: Record<string, unknown>) =>
+      ['traceId', 'trace_id', 'span_id', 'trace_flags'].map((name) => line[name]);
+    // The span of the caller is not the request's: without spans of our own there is none.
+    const named = [traceId, traceId, undefined, '01'];
+    const none = [undefined, undefined, undefined, undefined];
+    expect(lines.map((line) => [line['cache'] ?? line['problem'], membersOf(line)])).toEqual([
+      ['miss', named],
+      ['hit', named],
+      ['unknown-operation', named],
+      ['hit', none],
+      ['hit', none],
     ]);
   });
 });

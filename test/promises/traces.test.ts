@@ -28,6 +28,7 @@ const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
 const otherTraceId = '0af7651916cd43dd8448eb211c80319c';
 const callerSpanId = '00f067aa0ba902b7';
 const traceparent = `00-${traceId}-${callerSpanId}-01`;
+const below = '/analytics/accounts/';
 
 async function startTraced(
   owner: Owner,
@@ -91,7 +92,7 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
 
   it('a request has a span below its caller’s, with one below it for each attempt, which is the upstream’s parent', async () => {
     standIn.behave({ status: 503 }, 1);
-    const headers = { traceparent, tracestate: 'a=b', 'x-request-id': 'r-1' };
+    const headers = { traceparent, tracestate: 'a=b', 'x-request-id': 'r-1', host: 'localhost:8080' };
     const spans = await spansOf(1, async () =>
       expect((await gateway.ask(`${accounts}?attempts`, { headers })).status).toBe(200),
     );
@@ -99,13 +100,19 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
     const attempts = attemptsOf(spans);
     expect(spans).toHaveLength(3);
     expect(request).toMatchObject({
-      name: 'GET list-accounts',
+      name: 'GET /api/analytics/accounts/',
       traceId,
       parentSpanId: callerSpanId,
       statusCode: 0,
       attributes: {
         'http.request.method': 'GET',
         'http.response.status_code': 200,
+        'http.route': '/api/analytics/accounts/',
+        'url.scheme': 'http',
+        'url.path': accounts,
+        'client.address': '127.0.0.1',
+        'server.address': 'localhost',
+        'server.port': 8080,
         'analytics_gateway.request_id': 'r-1',
         'analytics_gateway.cache': 'miss',
         'analytics_gateway.attempts': 2,
@@ -113,21 +120,26 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
       resource: { 'service.name': 'workspace-analytics-gateway' },
     });
     for (const attempt of attempts) {
-      expect(attempt).toMatchObject({ traceId, parentSpanId: request?.spanId, name: 'GET list-accounts' });
+      expect(attempt).toMatchObject({
+        traceId,
+        parentSpanId: request?.spanId,
+        name: 'GET /analytics/accounts/',
+      });
       expect(attempt.startNs >= (request?.startNs ?? 0n) && attempt.endNs <= (request?.endNs ?? 0n)).toBe(
         true,
       );
     }
     expect(attempts.map(({ attributes, statusCode }) => [attributes, statusCode])).toMatchObject([
       [{ 'http.response.status_code': 503, 'error.type': '503', 'server.address': '127.0.0.1' }, 2],
-      [{ 'http.response.status_code': 200, 'http.request.resend_count': 1 }, 0],
+      [{ 'http.response.status_code': 200, 'http.request.resend_count': 1, 'url.template': below }, 0],
     ]);
     expect(standIn.requests.map((one) => one.headers['traceparent'])).toEqual(
       attempts.map(({ spanId }) => `00-${traceId}-${spanId}-01`),
     );
     expect(standIn.requests.map((one) => one.headers['tracestate'])).toEqual(['a=b', 'a=b']);
     const [line] = await gateway.printed(/.*"msg":"request".*/);
-    expect(JSON.parse(line)).toMatchObject({ traceId });
+    const ids = { traceId, trace_id: traceId, span_id: request?.spanId, trace_flags: '01' };
+    expect(JSON.parse(line)).toMatchObject(ids);
   });
 
   it('a request’s waits for the gate and before a retry are events of its span', async () => {
@@ -228,6 +240,31 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
     expect(collector.exports[0]?.headers).toContain('of-the-team');
   });
 
+  it('traces go to OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it stands, alone or before the other', async (owner) => {
+    const own = await startCollector(owner);
+    const { collector, gateway } = await startTraced(owner, main, {
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${own.url}/of-the-team`,
+    });
+    await gateway.ask(accounts);
+    expect(await exportedSpans(gateway, own)).toHaveLength(2);
+    expect(own.exports.map(({ path }) => path)).toEqual(['/of-the-team']);
+    expect(collector.exports).toEqual([]);
+    const alone = await startTraced(owner, main, {
+      OTEL_EXPORTER_OTLP_ENDPOINT: '',
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${own.url}/alone`,
+      WORKSPACES: 'sales',
+      UPSTREAM_API_KEY_FROM_SALES: 'env:KEY_OF_SALES',
+      KEY_OF_SALES: standInKey,
+    });
+    await alone.gateway.ask('/w/sales/api/users/api-keys');
+    const spans = await exportedSpans(alone.gateway, own);
+    expect(own.exports.at(-1)?.path).toBe('/alone');
+    expect(requestsOf(spans).at(-1)).toMatchObject({
+      name: 'GET /w/:workspace/api/users/api-keys/',
+      attributes: { 'url.path': '/w/sales/api/users/api-keys', 'analytics_gateway.workspace': 'sales' },
+    });
+  });
+
   it('traces hold nothing of a key, a token, a query or a field, in either format', async (owner) => {
     for (const protocol of ['http/json', 'http/protobuf']) {
       const { token, entry } = enrol('script');
@@ -241,15 +278,17 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
       await gateway.ask(`${accounts}?q=hunter2`, {
         headers: { ...headers, authorization: 'Bearer hunter2' },
       });
-      await gateway.ask(`/api/hunter2?q=hunter2`, { headers });
+      await gateway.ask(`/api/${token}?q=hunter2`, { headers });
+      await gateway.ask(`/api/${standInKey}`, { headers: { ...headers, host: `a.${token}.example` } });
+      await gateway.ask('/api/nothing', { headers });
       standIn.behave({ status: 401, body: '{"a":"hunter2"}' });
       await gateway.ask(`${accounts}?q=hunter2&2`, { headers });
       await exportedSpans(gateway, collector);
       const sent = collector.exports
         .map(({ body, headers: fields, path }) => path + fields + body)
         .join('\n');
-      expect(sent).toContain('list-accounts');
-      expect(sent).toContain('caller-unauthenticated');
+      for (const shown of ['list-accounts', 'caller-unauthenticated', '/api/nothing', '[a credential]'])
+        expect(sent).toContain(shown);
       expect(sent).toContain('of-the-team');
       for (const secret of ['hunter2', token, token.slice(4, 24), standInKey])
         expect(sent).not.toContain(secret);

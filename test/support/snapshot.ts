@@ -15,6 +15,9 @@ export const timeAt = (ms: number): string => new Date(atMs + ms).toISOString();
 export const line: AccessLine = {
   requestId: 'id',
   traceId: undefined,
+  trace_id: undefined,
+  span_id: undefined,
+  trace_flags: undefined,
   caller: 'script',
   subject: undefined,
   by: 'token',

@@ -367,7 +367,7 @@ describe('a request that is not tried again', () => {
   ])('a request that ends with %s is not said to have waited for a retry', async (_, step) => {
     const trace = newTrace();
     const waits: unknown[] = [];
-    trace.span = { traceId: '', waited: (place) => waits.push(place) };
+    trace.span = { traceId: '', spanId: '', traceFlags: '', waited: (place) => waits.push(place) };
     await outcome(retryFailures(options)(upstream(step))(requestWith(contextFor()), trace));
     expect(waits).toEqual([]);
   });
