@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
-import { type Outcome, type Permit, Scheduler } from '../../src/gate/scheduler.ts';
-import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import type { Queued } from '../../src/gate/fair-queue.ts';
+import { type Outcome, type Permit, Scheduler, type SchedulerOptions } from '../../src/gate/scheduler.ts';
 import type { AttemptLimit } from '../../src/http/limit-fields.ts';
 import { simulate } from '../support/gate-simulation.ts';
 
