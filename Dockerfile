@@ -8,6 +8,7 @@ FROM ${NODE_IMAGE} AS base
 # The least Node that may face callers, one for each line that is maintained: the security round of October 2026. This
 # is the one place for that bound; deploy/README.md has the table of which Node is safe for what.
 ARG LEAST_NODE="22.23.4 24.22.1 26.12.1"
+# hadolint ignore=SC2016
 RUN node -e 'const parts = (text) => text.split(".").map(Number); \
       const [major, minor, patch] = parts(process.versions.node); \
       const bounds = process.env.LEAST_NODE.split(" ").map(parts); \
