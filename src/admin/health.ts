@@ -145,7 +145,7 @@ function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
 function keyRefused({ key }: WorkspaceSnapshot): Says | undefined {
   if (!key.rejected) return undefined;
   return {
-    detail: `The upstream refuses the key ${key.fingerprint} of ${key.source}; only probes are sent with it.`,
+    detail: `The upstream refuses the key ${key.fingerprint} of ${key.source}; only key checks are sent with it.`,
     todo: 'Create a new key in the web application (API keys, action Create) and put it into the secret store.',
   };
 }

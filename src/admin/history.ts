@@ -4,6 +4,7 @@
  */
 import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../exchange/durations.ts';
 import { type CallerCount, sumByCaller } from './caller-counts.ts';
+import { type Health, type HealthReason, judgeHealth, type Verdict } from './health.ts';
 import { fromMemory, type RequestCount } from './request-counts.ts';
 import { type AdminSnapshot, snapshotOfOne } from './snapshot.ts';
 
@@ -195,4 +196,47 @@ function quantile(cumulative: readonly number[], share: number): number | null {
 
 function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
+}
+
+export interface DatedVerdict extends Verdict {
+  /** Each with the time when it was first seen. */
+  readonly reasons: readonly (HealthReason & { readonly since: string })[];
+  /** When `health` was first seen to be what it is. */
+  readonly since: string;
+}
+
+/** Remembers since when the verdict on the gateway, and on each workspace, is what it is. */
+export class HealthWatch {
+  #health: Health = 'ok';
+  #since: string | undefined;
+  #reasons: DatedVerdict['reasons'] = [];
+  /** Of each workspace where there are several, by its name. */
+  readonly #each = new Map<string, HealthWatch>();
+
+  /** Judges a snapshot of all workspaces, or of one of them. Snapshots come in the order of their times. */
+  readonly judge = (snapshot: AdminSnapshot): DatedVerdict => {
+    const { workspaces } = snapshot;
+    if (workspaces.length > 1)
+      for (const { workspace } of workspaces) this.judgeOne(snapshot, workspace ?? '');
+    const verdict = judgeHealth(snapshot);
+    this.#since ??= snapshot.startedAt;
+    if (verdict.health !== this.#health) {
+      this.#health = verdict.health;
+      this.#since = snapshot.at;
+    }
+    this.#reasons = verdict.reasons.map((one) => {
+      const before = this.#reasons.find(
+        ({ code, workspace }) => code === one.code && workspace === one.workspace,
+      );
+      return { ...one, since: before?.since ?? snapshot.at };
+    });
+    return { ...verdict, reasons: this.#reasons, since: this.#since };
+  };
+
+  /** Judges one of several workspaces. */
+  judgeOne(snapshot: AdminSnapshot, name: string): DatedVerdict {
+    const watch = this.#each.get(name) ?? new HealthWatch();
+    this.#each.set(name, watch);
+    return watch.judge(snapshotOfOne(snapshot, name));
+  }
 }

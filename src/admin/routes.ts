@@ -4,13 +4,14 @@
  */
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
+import type { Status } from '../browser/console/status.ts';
 import { pathAsSent } from '../edge/adapter.ts';
 import { problemPage, problemText } from '../edge/problems.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { GatewayError, problems } from '../errors.ts';
 import { maxCallers } from './caller-counts.ts';
-import { History } from './history.ts';
+import { type DatedVerdict, HealthWatch, History, type RecentRequests } from './history.ts';
 import { LiveEvents } from './live-events.ts';
 import {
   type AdminEnv,
@@ -22,8 +23,7 @@ import {
   redactReplies,
   refuseBody,
 } from './middleware.ts';
-import { type AdminSources, snapshotOfOne, takeSnapshot } from './snapshot.ts';
-import { HealthWatch, type PurgeNeeds, statusText } from './status.ts';
+import { type AdminSnapshot, type AdminSources, snapshotOfOne, takeSnapshot } from './snapshot.ts';
 
 export interface AdminAppOptions extends MiddlewareOptions {
   readonly sources: AdminSources;
@@ -279,4 +279,57 @@ function json(context: Context<AdminEnv>, text: string): Response {
     ...problemFields,
     'content-type': 'application/json',
   });
+}
+
+/** What a purge asks for: nothing, the token of ADMIN_TOKEN_FROM, or that this setting is set at all. */
+export type PurgeNeeds = 'nothing' | 'token' | 'setting';
+
+/**
+ * The document of `/status` as JSON, in one line. Its names are a contract, and every member is always there: one that
+ * does not apply is null. Of several workspaces each has its own parts, in `workspaces`; of one they stand beside the rest.
+ */
+export function statusText(
+  snapshot: AdminSnapshot,
+  verdict: DatedVerdict,
+  recentOf: (caller: string) => RecentRequests,
+  purgeNeeds: PurgeNeeds,
+): string {
+  const { version, node, at, startedAt, uptimeSeconds, ready, notReady, ...parts } = snapshot;
+  const { health, since, reasons } = verdict;
+  const workspaces = snapshot.workspaces.map(({ gate, ...one }) => ({
+    ...one,
+    gate: { ...gate, callers: gate.callers.slice(0, maxCallers) },
+  }));
+  const none = {
+    workspace: null,
+    key: null,
+    upstream: null,
+    gate: null,
+    circuit: null,
+    cache: null,
+    links: null,
+  };
+  const [only = none] = workspaces.length === 1 ? workspaces : [];
+  const document = {
+    version,
+    node,
+    at,
+    startedAt,
+    uptimeSeconds,
+    health,
+    since,
+    reasons,
+    ready,
+    notReady,
+    ...only,
+    ...parts,
+    callers: {
+      ...parts.callers,
+      list: parts.callers.list.map((one) => ({ ...one, recent: recentOf(one.name) })),
+    },
+    workspaces: only === none ? workspaces : [],
+    purgeNeeds,
+  };
+  // The console's own view of the document is checked here.
+  return JSON.stringify(document satisfies Status, (name, value) => (name === 'beside' ? undefined : value));
 }

@@ -168,7 +168,7 @@ export const workspaceRows: readonly Row<WorkspaceSnapshot>[] = [
   [
     'key_rejected',
     'gauge',
-    '1 while the upstream rejects the key. Only probes are sent with it then.',
+    '1 while the upstream rejects the key. Only key checks are sent with it then.',
     ({ key }) => key.rejected,
   ],
   [

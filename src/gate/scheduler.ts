@@ -305,7 +305,10 @@ export class Scheduler<T extends Queued> {
   }
 
   #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {
-    const inMs = Math.max(backMs, this.record.statedUntilMs) - nowMs;
+    // The upstream's own time, also where one attempt goes before it.
+    const usedUp = this.fields.snapshot(nowMs).filter(({ remaining }) => remaining < 1);
+    const resetMs = Math.max(0, ...usedUp.map((limit) => nowMs + limit.resetMs));
+    const inMs = Math.max(backMs, this.record.statedUntilMs, resetMs) - nowMs;
     return { request, code, retryAfterMs: Math.max(inMs, tuning.leastRetryAfterMs) };
   }
 }

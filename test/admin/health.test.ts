@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type HealthCode, healthCodes, judgeHealth } from '../../src/admin/health.ts';
-import { HealthWatch } from '../../src/admin/status.ts';
+import { HealthWatch } from '../../src/admin/history.ts';
 import type { LoginKeys } from '../../src/callers/callers-snapshot.ts';
 import { calmSnapshot, type SnapshotOfOne, timeAt } from '../support/snapshot.ts';
 
@@ -95,7 +95,7 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'the upstream refuses the new key and the one in use',
     { key: { ...calm.key, ...newKeyIs('refused', 0).key, rejected: true } },
     ['key-refused', 'new-key-refused'],
-    /only probes are sent with it\.$|new key 4567ef01 of the secret store as well\.$/,
+    /only key checks are sent with it\.$|new key 4567ef01 of the secret store as well\.$/,
   ],
   ['a new key is on trial', newKeyIs('untried', 9_999), []],
   ['a new key could not be tried for 10 s', newKeyIs('untried', 10_000), ['new-key-untried'], /not said yet/],
@@ -309,6 +309,26 @@ describe('the verdict on the gateway', () => {
 it('a token that ends soon is a notice, and nothing is wrong', () => {
   const { health, reasons } = judgeHealth(calmSnapshot(endsIn(dayMs)));
   expect([health, reasons.map(({ code }) => code)]).toEqual(['ok', ['token-ending']]);
+});
+
+describe('a reason', () => {
+  it('a reason has its own since, whatever other reasons come and go, and what lies behind it', () => {
+    const watch = new HealthWatch();
+    const down = { ...openCircuit, lastFailure: 'ECONNREFUSED', operations: [] };
+    const failing = { key: { ...calm.key, reloadFailure: 'no such file' } };
+    const reasonsAt = (ms: number, changes: Partial<SnapshotOfOne>) =>
+      watch
+        .judge(calmSnapshot({ at: timeAt(ms), ...changes }))
+        .reasons.map(({ code, since, cause }) => [code, Date.parse(since) - atMs, cause]);
+    reasonsAt(0, {});
+    expect(reasonsAt(1_000, { circuit: down })).toEqual([['circuit-open', 1_000, 'ECONNREFUSED']]);
+    expect(reasonsAt(5_000, { circuit: down, ...failing })).toEqual([
+      ['circuit-open', 1_000, 'ECONNREFUSED'],
+      ['key-store-failing', 5_000, 'no such file'],
+    ]);
+    expect(reasonsAt(7_000, failing)).toEqual([['key-store-failing', 5_000, 'no such file']]);
+    expect(reasonsAt(9_000, { circuit: down })).toEqual([['circuit-open', 9_000, 'ECONNREFUSED']]);
+  });
 });
 
 describe('the time since which the verdict is the same', () => {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { maxCallers } from '../../src/admin/caller-counts.ts';
 import { judgeHealth } from '../../src/admin/health.ts';
-import { statusText } from '../../src/admin/status.ts';
+import { statusText } from '../../src/admin/routes.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 
 /** The parts of the one workspace stand in `workspaces` alone, as in the snapshot of a gateway. */

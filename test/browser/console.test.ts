@@ -5,9 +5,11 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { HistoryPoint } from '../../src/admin/history.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { findChromium, launchChromium } from '../support/chromium.ts';
+import { type FleetMember, startFleet } from '../support/fleet.ts';
 import { accounts, type TestGateway } from '../support/gateway.ts';
 import { complaintsOf, desktop, phone, viewAs, views, violations } from '../support/own-pages.ts';
 import { randomFrom } from '../support/random.ts';
+import { redisProgram } from '../support/redis.ts';
 import { formsIn } from '../support/secret-forms.ts';
 import { standInKey } from '../support/stand-in/stand-in.ts';
 import { accountsOf, startWorkspaces } from '../support/workspaces.ts';
@@ -257,6 +259,11 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
       expect.stringMatching(/^the one without a name\s+Loaded, not used yet\./),
       expect.stringMatching(/^emea\s+The upstream refuses it/),
     ]);
+    // The state has its colour, and of each only what is bad.
+    expect(await page.locator('#workspaces td.bad').allInnerTexts()).toEqual([
+      expect.stringMatching(/^The upstream refuses it/),
+      'Nothing but trials is sent.',
+    ]);
     expect(await page.locator('#of-key').isVisible()).toBe(false);
     expect(await says('reasons')).toContain('emea: The upstream refuses the key');
     expect(await violations(page)).toEqual([]);
@@ -266,6 +273,11 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     expect(await says('key-says')).toContain('The upstream refuses it');
     expect(await says('about')).toContain('Workspace emea');
     expect(await page.locator('#each').isVisible()).toBe(false);
+    // Its own charts, callers and problems.
+    expect(await page.locator('.chart canvas').count()).toBe(4);
+    expect(await says('problems')).toMatch(/^emea: upstream-key-rejected\s+× 1\s/);
+    if (pictures !== undefined)
+      await page.screenshot({ path: join(pictures, 'workspace.png'), fullPage: true });
     expect(await violations(page)).toEqual([]);
     // One read of this workspace is stored, and none of the other is purged with it.
     await page.locator('#go').click();
@@ -274,6 +286,32 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await rows.nth(1).waitFor();
     expect(complaints).toEqual([]);
   });
+
+  it.skipIf(redisProgram === undefined)(
+    'the console tells the gateways of a fleet apart by id, with what each and all have done',
+    async () => {
+      const { members } = await startFleet(2, { ADMIN_PORT: '0' });
+      const [first, second] = members as [FleetMember, FleetMember];
+      for (let more = 0; more < 3; more++) await second.ask(`${accounts}?page=${more}`);
+      await expect
+        .poll(
+          async () => (await first.sharedStore()).gateways.map(({ figures }) => figures?.requests).sort(),
+          {
+            timeout: 10_000,
+          },
+        )
+        .toEqual([0, 3]);
+      await openConsole(`${first.gateway.adminUrl}/`, desktop);
+      await page.locator('#gateways tr').nth(2).waitFor();
+      const rows = await page.locator('#gateways tr').allInnerTexts();
+      expect(rows.filter((row) => /^[0-9a-f]{8} \(this one\)\s/.test(row))).toHaveLength(1);
+      expect(new Set(rows.map((row) => row.split(/\s/)[0])).size).toBe(3);
+      expect(rows[2]).toMatch(/^All\s+3\s+\d+\s+0$/);
+      expect(await violations(page)).toEqual([]);
+      if (pictures !== undefined)
+        await page.screenshot({ path: join(pictures, 'fleet.png'), fullPage: true });
+    },
+  );
 
   it('the console shows the state in words, purges, and says when the gateway cannot be reached', async () => {
     const script = enrol('reports.script');

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Key } from '../../src/key/key.ts';
-import { AcceptedReads } from '../../src/key/key-health.ts';
+import { AcceptedReads } from '../../src/key/key-monitor.ts';
 import type { Keyring, KeyringOptions } from '../../src/key/keyring.ts';
 import { type Evidence, type Finding, judgeSuspicion, judgeTrial } from '../../src/key/suspicion.ts';
 import { down, FakeStore, key1, key2, key3, keyringOf, readOf } from '../support/fake-store.ts';

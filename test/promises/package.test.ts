@@ -97,7 +97,7 @@ describe('the package of a fresh clone, installed into an empty project', () => 
 });
 
 describe('the client of the package', () => {
-  const [program] = blocksOf(readDocument('docs/callers.md')).filter(({ language }) => language === 'ts');
+  const [program] = blocksOf(readDocument('docs/clients.md')).filter(({ language }) => language === 'ts');
 
   it('the client of the package is smaller than 5 KiB and imports nothing', () => {
     expect(readdirSync(join(installed, 'dist/client')).sort()).toEqual([

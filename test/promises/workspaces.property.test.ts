@@ -181,7 +181,7 @@ class Run {
     return text
       .split('\n')
       .filter((line) => counted.test(line) && line.includes(`workspace="${name}"`))
-      .filter((line) => !/operation="key-probe"|outcome="401"/.test(line))
+      .filter((line) => !/operation="key-check"|outcome="401"/.test(line))
       .toSorted();
   }
 

@@ -1,5 +1,5 @@
 import type { KeyEvent } from '../../src/key/key-event.ts';
-import type { KeyCheck } from '../../src/key/key-health.ts';
+import type { KeyCheck } from '../../src/key/key-monitor.ts';
 import { type Keyring, type KeyringOptions, openKeyring } from '../../src/key/keyring.ts';
 import { type KeyStore, KeyStoreError } from '../../src/key/store.ts';
 import type { KeyRead } from '../../src/key/suspicion.ts';

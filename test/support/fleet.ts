@@ -19,8 +19,13 @@ export interface FleetMember {
 export interface SharedStoreStatus {
   readonly inUse: boolean;
   readonly reason: string | null;
+  readonly nodes: readonly string[];
   readonly calls: number;
-  readonly gateways: readonly { readonly id: string; readonly isThis: boolean }[];
+  readonly gateways: readonly {
+    readonly id: string;
+    readonly isThis: boolean;
+    readonly figures: { readonly requests: number } | null;
+  }[];
   readonly reads: { readonly found: number; readonly joined: number; readonly exchanges: number };
   readonly gate: { readonly role: string; readonly turnsGiven: number; readonly turnsTaken: number };
 }

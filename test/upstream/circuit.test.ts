@@ -10,7 +10,9 @@ import { seeded } from '../support/virtual-clock.ts';
 type Step = number | GatewayError | Error;
 
 const hanging = () => new GatewayError('upstream-timeout', { proxyError: 'http_response_timeout' });
-const unreachable = () => new GatewayError('upstream-unreachable', { proxyError: 'connection_refused' });
+const refused = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
+const unreachable = () =>
+  new GatewayError('upstream-unreachable', { proxyError: 'connection_refused', cause: refused });
 
 function circuit(initial: Step) {
   let step = initial;
@@ -75,16 +77,17 @@ describe('an upstream that is down', () => {
       'unreachable',
       unreachable(),
       { code: 'upstream-unreachable', proxyError: 'connection_refused', receivedStatus: undefined },
+      'ECONNREFUSED',
     ],
-    ['silent', new GatewayError('upstream-timeout'), { code: 'upstream-timeout' }],
-    ['answering 503', 503, { code: 'upstream-unreachable', receivedStatus: 503 }],
+    ['silent', new GatewayError('upstream-timeout'), { code: 'upstream-timeout' }, 'upstream-timeout'],
+    ['answering 503', 503, { code: 'upstream-unreachable', receivedStatus: 503 }, '503'],
   ])(
     'an upstream that is %s is not asked again for each request: its last failure is told at once',
-    async (_, step, problem) => {
+    async (_, step, problem, lastFailure) => {
       const subject = circuit(step);
       await subject.askFor(2.2);
       const attempts = subject.attempts;
-      expect(subject.snapshot()).toMatchObject({ state: 'open', failuresInARow: attempts });
+      expect(subject.snapshot()).toMatchObject({ state: 'open', failuresInARow: attempts, lastFailure });
       const told = (await subject.ask()) as GatewayError;
       expect(told).toMatchObject(problem);
       expect(told.retryAfterMs).toBeGreaterThanOrEqual(1000);

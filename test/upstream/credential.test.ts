@@ -271,7 +271,7 @@ describe('on a 401', () => {
     }
     await wait(10_000);
     const probes = upstream.sent.slice(1);
-    expect(probes.map(({ operation }) => operation)).toEqual(Array(4).fill('key-probe'));
+    expect(probes.map(({ operation }) => operation)).toEqual(Array(4).fill('key-check'));
     // The specification's read, and in turn with it the one that was refused: either may work first.
     expect(new Set(probes.map(({ path }) => path))).toEqual(new Set([probePath, '/analytics/accounts/']));
     upstream.taken.add(key1);

@@ -213,7 +213,8 @@ describe('an answer that comes in small pieces', () => {
     const before = held();
     const answer = send({}, own);
     const end = await written.promise;
-    expect(held() - before).toBeLessThan(5e6);
+    // What is free is given back by another thread, late where the machine is busy; what is held stays.
+    await expect.poll(() => held() - before, { timeout: 20_000 }).toBeLessThan(5e6);
     end();
     expect((await answer).body.length).toBe(90_502);
     await own.close();

@@ -63,7 +63,7 @@ function verdict(text: string, mood: Mood, since: string, reasons: readonly Reas
 function gateText(gate: Gate, isDown: boolean): Sentence {
   const { attemptsPerSecond, closedForSeconds, state } = gate;
   const rate = attemptsPerSecond === null ? '' : `, about ${number(attemptsPerSecond, 1)} a second`;
-  if (isDown && state !== 'closed') return ['Nothing but probes is sent.', 'bad'];
+  if (isDown && state !== 'closed') return ['Nothing but trials is sent.', 'bad'];
   if (state !== 'closed' && (closedForSeconds ?? 0) > 2)
     return [`Held for another ${span(closedForSeconds)}: the upstream says that little is left.`, 'busy'];
   if (state === 'open') return [`Open: requests are sent as they come${rate}.`, 'good'];

@@ -3,7 +3,10 @@ import { mkdir, mkdtemp, rename, rm, symlink, utimes, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { readKeyFile } from '../../src/key/file-store.ts';
+import { openStore } from '../../src/key/open-store.ts';
+import type { KeyStore } from '../../src/key/store.ts';
+
+const readKeyFile = (path: string): KeyStore => openStore(`file:${path}`, {}, 'UPSTREAM_API_KEY_FROM');
 
 const never = new AbortController().signal;
 let directory = '';

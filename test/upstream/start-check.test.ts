@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
-import { checkKeyAtStart } from '../../src/upstream/own-reads.ts';
+import { checkKeyAtStart } from '../../src/upstream/credential.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();
