@@ -2,16 +2,18 @@
  * Three gateways before one upstream: with a shared store and without, beside a single one. Over real sockets, each
  * gateway in a process of its own, each fleet against a stand-in of its own. Ends with 1 where a promise is missed.
  *
- *   npm run bench:fleet [-- --seconds 60] [--sticky | --kill-store]
+ *   npm run bench:fleet [-- --seconds 60] [--sticky | --kill-store | --failover | --cluster]
  *
  * The storm is that of `bench:storm` (50/s, with and without `Retry-After: 1`), spread round the gateways, or with
  * `--sticky` the greedy caller on one gateway and the others on another. `--kill-store` ends the store in the middle for
- * ten seconds. Without either, there follow a read that 500 callers make at once, a caller with a limit of 20 a second,
+ * ten seconds, `--failover` the master behind three sentinels for good, and with `--cluster` the store is three masters, of
+ * which one gives all its slots to another in the middle. Without any of these, there follow a read that 500 callers make at once, a caller with a limit of 20 a second,
  * and ten rolling restarts under load.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { type RedisServer, startRedis } from '../test/support/redis.ts';
+import { startRedis } from '../test/support/redis.ts';
+import { startCluster, startSentinels } from '../test/support/redis-sets.ts';
 import { atLeast, atMost, type Check, judgeStorm, type StormBounds } from './fleet/checks.ts';
 import { deadlineMs, type FleetPlan, Gateways } from './fleet/gateways.ts';
 import { type CallerPlan, runCallers } from './storm/callers.ts';
@@ -26,16 +28,28 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '60' },
     sticky: { type: 'boolean', default: false },
     'kill-store': { type: 'boolean', default: false },
+    failover: { type: 'boolean', default: false },
+    cluster: { type: 'boolean', default: false },
   },
 });
 const seconds = Number(values.seconds);
-if (!(seconds >= 1)) throw new TypeError('npm run bench:fleet [-- --seconds N] [--sticky | --kill-store]');
+if (!(seconds >= 1)) {
+  throw new TypeError(
+    'npm run bench:fleet [-- --seconds N] [--sticky | --kill-store | --failover | --cluster]',
+  );
+}
+/** What happens to the store in the middle of a storm. */
+const isTroubled = values['kill-store'] || values.failover || values.cluster;
 const latencyMs = 5;
 const storeAwayMs = 10_000;
 const restarts = 10;
 const unlimited = { perSecond: 1e6, burst: 1e6, retryAfterSeconds: undefined };
 
-async function storm(plan: FleetPlan, scenario: Scenario, store?: RedisServer): Promise<SideResult> {
+async function storm(
+  plan: FleetPlan,
+  scenario: Scenario,
+  trouble?: () => Promise<void>,
+): Promise<SideResult> {
   const { burst, retryAfterSeconds, callers } = scenario;
   const roundTripMs = await measureRoundTrip(
     (upstream, _key, _limitMs, plans) => Gateways.start(plan, upstream, plans),
@@ -45,21 +59,53 @@ async function storm(plan: FleetPlan, scenario: Scenario, store?: RedisServer): 
   const limit = { perSecond: scenario.perSecond(0), burst, retryAfterSeconds };
   const upstream = await startUpstream(limit, latencyMs);
   const gateways = await Gateways.start(plan, upstream.url, callers);
-  const killing = store === undefined ? undefined : killInTheMiddle(store);
+  const troubled = trouble?.();
   const records = await runCallers(gateways, callers, performance.now() + seconds * 1_000);
   const allowed = Array.from({ length: seconds }, (_, at) => limit.perSecond + (at === 0 ? burst : 0));
   const figures = figuresOf(records, await upstream.counts(), allowed, roundTripMs);
-  await killing;
+  await troubled;
   await gateways.close();
   await upstream.close();
   return { name: plan.name, figures, note: undefined };
 }
 
-async function killInTheMiddle(store: RedisServer): Promise<void> {
-  await sleep(Math.max(0, (seconds * 1_000 - storeAwayMs) / 2));
-  await store.kill();
-  await sleep(storeAwayMs);
-  await store.start();
+interface BenchStore extends AsyncDisposable {
+  readonly address: string;
+  /** In the middle of a storm. */
+  readonly trouble?: () => Promise<void>;
+}
+
+async function openStore(): Promise<BenchStore> {
+  if (values.failover) {
+    const set = await startSentinels();
+    const trouble = async (): Promise<void> => {
+      await sleep((seconds * 1_000) / 2);
+      const master = await set.master();
+      await master.kill();
+      await sleep(storeAwayMs);
+      // For the next storm: it comes back as a replica.
+      await master.start();
+    };
+    return Object.assign(set, { trouble });
+  }
+  if (values.cluster) {
+    const set = await startCluster();
+    const trouble = async (): Promise<void> => {
+      await sleep((seconds * 1_000) / 2);
+      const from = await set.owner('{analytics-gateway}');
+      await set.moveSlots(from, set.nodes.find((node) => node !== from) ?? from);
+    };
+    return Object.assign(set, { trouble });
+  }
+  const store = await startRedis();
+  if (!values['kill-store']) return store;
+  const trouble = async (): Promise<void> => {
+    await sleep(Math.max(0, (seconds * 1_000 - storeAwayMs) / 2));
+    await store.kill();
+    await sleep(storeAwayMs);
+    await store.start();
+  };
+  return Object.assign(store, { trouble });
 }
 
 /** Upstream calls for one read that 500 callers make at once. */
@@ -134,13 +180,13 @@ async function rollingRestarts(plan: FleetPlan, { burst, callers }: Scenario): P
 
 /** The bounds of the promise, by the kind of storm. */
 function boundsOf({ retryAfterSeconds }: Scenario): StormBounds {
-  if (values['kill-store']) return { goodput: 0.8 };
+  if (isTroubled) return { goodput: 0.8 };
   if (values.sticky) return { goodput: 0, share: 0.8 };
   const isStated = retryAfterSeconds !== undefined;
   return { goodput: isStated ? 0.85 : 0.95, wasted: 0.02, share: 0.9, p99Ms: isStated ? 2_000 : 1_000 };
 }
 
-const store = await startRedis();
+const store = await openStore();
 const isSticky = values.sticky;
 const one: FleetPlan = { name: 'one gateway', gateways: 1, settings: {} };
 const apart: FleetPlan = { name: 'three, each alone', gateways: 3, settings: {}, isSticky };
@@ -152,13 +198,13 @@ const checks: Check[] = [];
 const storms = scenarios.filter(({ name }) => usual.includes(name));
 for (const scenario of storms) {
   const results: [SideResult, ...SideResult[]] = [await storm(one, scenario)];
-  if (!values['kill-store']) results.push(await storm(apart, scenario));
-  const result = await storm(together, scenario, values['kill-store'] ? store : undefined);
+  if (!isTroubled) results.push(await storm(apart, scenario));
+  const result = await storm(together, scenario, store.trouble);
   results.push(result);
   process.stdout.write(`${tableOf(scenario.name, results)}\n`);
   checks.push(...judgeStorm(scenario.name, result.figures, results[0].figures, boundsOf(scenario)));
 }
-if (!values.sticky && !values['kill-store']) {
+if (!values.sticky && !isTroubled) {
   const plan = { ...together, name: 'three that share' };
   const [calls, perSecond] = [await coldRead(plan), await limited(plan)];
   checks.push(atMost('upstream calls for one read of 500 callers', calls, 1));

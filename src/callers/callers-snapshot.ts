@@ -45,10 +45,10 @@ export interface EndingTokens {
   readonly first: string;
 }
 
-/** A token as `token list` and the log name it, and when it was last used. */
+/** When a token was last used. Nothing of its digest is shown. */
 export interface TokenUse {
-  /** The first digits of its digest. */
-  readonly token: string;
+  /** Its place among the caller's tokens, as in `token list`: the oldest is 1. */
+  readonly token: number;
   /** Null where it does not end. */
   readonly expires: string | null;
   /** The day, UTC; null where it was not used since the start. */
@@ -107,8 +107,8 @@ export function snapshotCallers(
         by,
         tokens: tokens.length,
         nextExpiry: Number.isFinite(first) ? toTime(first) : null,
-        lastUse: tokens.map(({ digest, expiresAt }) => ({
-          token: digest.slice(0, shownDigits),
+        lastUse: tokens.map(({ digest, expiresAt }, place) => ({
+          token: place + 1,
           expires: Number.isFinite(expiresAt) ? toTime(expiresAt) : null,
           lastUsed: dayOf(version.table.tokens.get(digest)?.usedAt),
         })),
@@ -124,8 +124,6 @@ export function snapshotCallers(
     },
   };
 }
-
-const shownDigits = 8;
 
 function dayOf(atMs = 0): string | null {
   return atMs === 0 ? null : toTime(atMs).slice(0, 10);

@@ -8,8 +8,9 @@ import { tuning } from '../gate/tuning.ts';
 import type { GateState } from '../gate/types.ts';
 import type { Cell, ToldWindow } from '../gate/window-limits.ts';
 
-const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'exploreIntervalMs'] as const;
-const spans = ['closedForMs', 'statedForMs', 'exploreInMs'] as const;
+/** Gateways of other versions read these names: `probe` is what a record calls exploring. */
+const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'probeIntervalMs'] as const;
+const spans = ['closedForMs', 'statedForMs', 'probeInMs'] as const;
 
 export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof spans)[number], number>> & {
   readonly state: GateState;
@@ -25,14 +26,14 @@ export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof sp
 export function writeRecord(record: GateRecord, sent: number, nowMs: number): SharedRecord {
   const plain = record.state === 'closed' ? learnRate(record, sent) : settleDown(record, nowMs);
   return {
-    ...pick(amounts, (name) => plain[name]),
+    ...pick(amounts, (name) => (name === 'probeIntervalMs' ? plain.exploreIntervalMs : plain[name])),
     state: record.state,
     isMeasured: plain.isMeasured,
     level: plain.level,
     levelInMs: plain.levelMs - nowMs,
     closedForMs: Math.max(plain.closedUntilMs - nowMs, 0),
     statedForMs: Math.max(plain.statedUntilMs - nowMs, 0),
-    exploreInMs: Math.max(plain.exploreMs - nowMs, 0),
+    probeInMs: Math.max(plain.exploreMs - nowMs, 0),
   };
 }
 
@@ -44,14 +45,15 @@ export function writeRecord(record: GateRecord, sent: number, nowMs: number): Sh
  */
 export function readRecord(shared: SharedRecord, sent: number, writtenMs: number, nowMs: number): GateRecord {
   if (shared.state === 'open') return openRecord;
-  const { closedForMs, statedForMs, exploreInMs, levelInMs, windows: _, ...same } = shared;
+  const { closedForMs, statedForMs, probeInMs, probeIntervalMs, levelInMs, windows: _, ...same } = shared;
   return {
     ...openRecord,
     ...same,
     levelMs: writtenMs + levelInMs,
     closedUntilMs: writtenMs + closedForMs,
     statedUntilMs: statedForMs > 0 ? writtenMs + statedForMs : 0,
-    exploreMs: writtenMs + exploreInMs,
+    exploreMs: writtenMs + probeInMs,
+    exploreIntervalMs: probeIntervalMs,
     emptyMs: nowMs,
     closedMs: nowMs,
     marks: [{ atMs: nowMs, sent }],

@@ -120,7 +120,7 @@ export class StoreServers {
       else await this.#askNodes();
       nextMs = this.kind === 'sentinel' ? askSentinelsEveryMs : undefined;
     } catch (error) {
-      const reason = describeError(error);
+      const reason = `${this.kind === 'sentinel' ? 'the sentinels' : 'the nodes'}: ${describeError(error)}`;
       for (const [user, connection] of this.#users) if (connection === undefined) user.onNowhere(reason);
       nextMs = askAgainMs;
     }

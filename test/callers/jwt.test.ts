@@ -468,7 +468,9 @@ describe('a forged or foreign JWT', () => {
     const { authenticator } = staff({}, entries);
     const foreign = await sign(one, { email: 'ann@other.example' });
     const { message } = await refusal(() => authenticator.authenticate(bearer(foreign)));
-    expect(message).toMatch(/not team-0 \(claim "groups"\), team-1 .* and 5 more$/);
+    expect(message).toMatch(
+      /not team-0 \(claim "groups"\), team-1 .*, team-4 \(claim "groups"\) and 5 more$/,
+    );
   });
 
   it('people of an entry with "each" are callers of one name with a flow each, and those without the claim are one', async () => {

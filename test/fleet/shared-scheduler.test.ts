@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
-import type { SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
+import { SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
 import type { Outcome, Permit, Rejected } from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import type { AttemptLimit } from '../../src/http/limit-fields.ts';
@@ -575,4 +575,27 @@ describe('three gates that share turns for half a simulated minute', () => {
       }
     },
   );
+});
+
+describe('two gates that both lead, each by the lease of another master', () => {
+  it('two gates that both lead, each by the lease of another master, are one as soon as they hear of each other: the later term leads', () => {
+    const lead = (id: string, term: number) => {
+      const scheduler = new SharedScheduler<Queued>({ id, gateways: () => 2, changed() {} }, options);
+      scheduler.storeChanged(true, 0);
+      const permit = scheduler.admit([parseFlow('a')], 0) ?? expect.unreachable();
+      scheduler.settled(permit, { waitMs: 30_000 }, 0);
+      scheduler.leaseTold({ holder: id, term, record: undefined, ageMs: 0 }, 0, 0);
+      expect(scheduler.shared.role).toBe('leads');
+      const { announcement = expect.unreachable() } = scheduler.outgoing(1);
+      return { scheduler, announcement };
+    };
+    const [old, next] = [lead('old', 1_000), lead('next', 2_000)];
+    next.scheduler.heardAnnouncement(old.announcement, 2);
+    expect(next.scheduler.shared).toMatchObject({ role: 'leads' });
+    old.scheduler.heardAnnouncement(next.announcement, 2);
+    expect(old.scheduler.shared).toMatchObject({ role: 'follows', leader: 'next' });
+    // One that follows the later one does not go back to the old.
+    old.scheduler.heardAnnouncement({ ...old.announcement, from: 'older' }, 3);
+    expect(old.scheduler.shared).toMatchObject({ role: 'follows', leader: 'next' });
+  });
 });

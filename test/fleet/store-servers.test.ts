@@ -74,7 +74,7 @@ describe.skipIf(redisProgram === undefined)('a store behind sentinels', () => {
   it('says that the sentinels want a password, and nothing of the one that was wrong', async () => {
     await using set = await startSentinels({ sentinelPassword: 'of-the-sentinels' });
     const store = open(set.address, { sentinelPassword: 'a-wrong-word' }).join('test');
-    await vi.waitFor(() => expect(store.snapshot().reason).toBe('WRONGPASS'), patiently);
+    await vi.waitFor(() => expect(store.snapshot().reason).toBe('the sentinels: WRONGPASS'), patiently);
     expect(JSON.stringify(store.snapshot())).not.toContain('word');
   });
 

@@ -612,6 +612,27 @@ describe('the address of the shared store', () => {
       { kind: 'tcp', host: '::1', port: 7000, tls: false, username: undefined, database: 0 },
     ],
     ['unix:/run/store.sock', { kind: 'unix', path: '/run/store.sock' }],
+    [
+      'redis+sentinel://gate@one:26380,two,[::1]/my-master/3',
+      {
+        ...{ kind: 'sentinel', tls: false, username: 'gate', master: 'my-master', database: 3 },
+        servers: [
+          { host: 'one', port: 26_380 },
+          { host: 'two', port: 26_379 },
+          { host: '::1', port: 26_379 },
+        ],
+      },
+    ],
+    [
+      'rediss+cluster://one,two:7000',
+      {
+        ...{ kind: 'cluster', tls: true, username: undefined },
+        servers: [
+          { host: 'one', port: 6_379 },
+          { host: 'two', port: 7_000 },
+        ],
+      },
+    ],
   ])('%s is understood', (text, address) => {
     expect(parseStoreAddress(text)).toEqual(address);
   });
@@ -621,6 +642,12 @@ describe('the address of the shared store', () => {
     'http://store',
     'redis://',
     'redis://user:secret@store',
+    'redis+sentinel://user:secret@one,two/master',
+    'redis+sentinel://one,two',
+    'redis+cluster://one,two/1',
+    'redis+cluster://one,,two',
+    'redis+cluster://one:secret',
+    'redis://one,two',
     'redis://store/x',
     'redis://store?x=1',
     'unix:here',
@@ -642,6 +669,9 @@ describe('the password of the shared store', () => {
     ['redis://127.0.0.1', 'env:PASSWORD', false],
     ['redis://[::1]', 'env:PASSWORD', false],
     ['unix:/run/store.sock', 'env:PASSWORD', false],
+    ['redis+sentinel://127.0.0.1,10.0.0.7/master', 'env:PASSWORD', true],
+    ['redis+cluster://127.0.0.1:7000,localhost', 'env:PASSWORD', false],
+    ['rediss+cluster://one,two', 'env:PASSWORD', false],
   ])('the password of the shared store at %s from %s is warned of: %s', (text, from, isWarnedOf) => {
     const warning = passwordInClear(parseStoreAddress(text), from);
     expect(warning !== undefined).toBe(isWarnedOf);

@@ -55,6 +55,18 @@ describe('the fair queue', () => {
     expect(queue.remembered).toBeLessThan(2_000);
   });
 
+  it('the fair queue remembers a flow that has had more than its turns, however many people come', () => {
+    const queue = filled(...many(30_000, 'a'), entry('slow', 0.001), entry('slow', 0.001));
+    expect(names(queue, 8).match(/slow/g)).toHaveLength(2);
+    for (let person = 0; person < 900; person++) {
+      queue.add(entry(`staff/${person}`));
+      names(queue, 2);
+    }
+    for (let other = 0; other < 200; other++) queue.add(entry(`c${other}`));
+    queue.add(entry('slow', 0.001));
+    expect(names(queue, 20)).not.toContain('slow');
+  });
+
   it('the fair queue lets background refreshes go last', () => {
     const queue = filled(entry('a', 1, true), entry('b'), entry('b'));
     expect(names(queue)).toBe('bba');

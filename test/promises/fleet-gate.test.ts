@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { type FleetMember, startFleet, usesStore } from '../support/fleet.ts';
 import { accounts } from '../support/gateway.ts';
 import { redisProgram } from '../support/redis.ts';
+import { startCluster, startSentinels } from '../support/redis-sets.ts';
 
 const patiently = { timeout: 20_000 };
 /** Every request goes up by itself, and none comes back after a 429. */
@@ -152,5 +153,39 @@ describe.skipIf(redisProgram === undefined)('the gate of a gateway whose shared 
       await vi.waitFor(async () => expect(await rolesOf(members)).toEqual(['follows', 'leads']), patiently);
       expect(standIn.requests).toHaveLength(1);
     },
+  );
+});
+
+describe.skipIf(redisProgram === undefined)('gateways whose shared store goes to another server', () => {
+  it.each([
+    ['the master behind sentinels dies', startSentinels],
+    ['a node of a cluster is lost', () => startCluster({ replicas: true })],
+  ] as const)(
+    'gateways whose shared store goes to another server answer 200 and 429 alone while %s, and share turns and limits again',
+    async (_, start) => {
+      await using set = await start();
+      const settings = { ...each, SHARED_STORE: set.address, UPSTREAM_LIMIT: '40/1s' };
+      const { members } = await startFleet(2, settings, {}, 1_000);
+      await vi.waitFor(async () => expect(await rolesOf(members)).toEqual(['follows', 'leads']), patiently);
+      const nodesOf = async (): Promise<readonly string[]> =>
+        (await (members[0] as FleetMember).sharedStore()).nodes;
+      const before = await nodesOf();
+      const lost = set.nodes.find(({ port }) => before.includes(`127.0.0.1:${port}`));
+      const statuses: number[] = [];
+      let isOver = false;
+      const asking = members.map(async (member) => {
+        while (!isOver) statuses.push(await ask(member));
+      });
+      await lost?.kill();
+      await vi.waitFor(async () => {
+        expect(await nodesOf()).not.toContain(`127.0.0.1:${lost?.port}`);
+        expect(await rolesOf(members)).toEqual(['follows', 'leads']);
+      }, patiently);
+      isOver = true;
+      await Promise.all(asking);
+      expect(statuses.filter((status) => status !== 200 && status !== 429)).toEqual([]);
+      expect(statuses).toContain(200);
+    },
+    90_000,
   );
 });

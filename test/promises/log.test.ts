@@ -169,10 +169,12 @@ describe('nothing but the log writes, and all of it', () => {
     gateway.child.stdout?.pause();
     // About 600 kB: more than a pipe and the streams on its way hold.
     const rounds = 2_000;
-    const caller = connect(gateway.port, '127.0.0.1');
-    caller.write('GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(rounds - 1));
-    caller.end('GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n');
-    await new Promise((resolve) => caller.resume().once('close', resolve));
+    const begun = 'GET /none HTTP/1.1\r\nHost: localhost\r\n';
+    for (let asked = 0; asked < rounds; asked += 16) {
+      const caller = connect(gateway.port, '127.0.0.1');
+      caller.end(`${`${begun}\r\n`.repeat(15)}${begun}Connection: close\r\n\r\n`);
+      await new Promise((resolve) => caller.resume().once('close', resolve));
+    }
     gateway.signal('SIGTERM');
     gateway.child.stdout?.resume();
     expect(await gateway.exited).toBe(0);

@@ -19,6 +19,7 @@ export interface FleetMember {
 export interface SharedStoreStatus {
   readonly inUse: boolean;
   readonly reason: string | null;
+  readonly nodes: readonly string[];
   readonly calls: number;
   readonly gateways: readonly {
     readonly id: string;

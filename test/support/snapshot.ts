@@ -182,8 +182,8 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
           tokens: 2,
           nextExpiry: '2027-01-01T00:00:00.000Z',
           lastUse: [
-            { token: '7c481819', expires: '2027-01-01T00:00:00.000Z', lastUsed: '2026-10-31' },
-            { token: '0a1b2c3d', expires: '2027-02-01T00:00:00.000Z', lastUsed: null },
+            { token: 1, expires: '2027-01-01T00:00:00.000Z', lastUsed: '2026-10-31' },
+            { token: 2, expires: '2027-02-01T00:00:00.000Z', lastUsed: null },
           ],
           limits: ['20/1s', '5000/1d'],
           each: null,

@@ -114,7 +114,7 @@ describe('an attempt that has a span', () => {
     ['in place of its caller’s', traceparent, { traceparent, tracestate: 'a=b' }, own],
     ['where its caller named none', undefined, { 'x-request-id': 'r' }, own],
     ['not where the exchange leaves out what its caller chose', traceparent, {}, undefined],
-  ])('an attempt that has a span is the upstream’s parent %s', async (_, callers, ids, expected) => {
+  ])('is the upstream’s parent %s', async (_, callers, ids, expected) => {
     const traced = sendUpstream(optionsFor(standIn.url, { spans }));
     const trace = new Trace(performance.now());
     trace.traceParent = callers;
@@ -124,7 +124,7 @@ describe('an attempt that has a span', () => {
     expect(ended.at(-1)).toBe('200');
   });
 
-  it('an attempt that has a span ends it however it fails', async () => {
+  it('ends it however it fails', async () => {
     ended.length = 0;
     const traced = sendUpstream(optionsFor(standIn.url, { spans, timeoutMs: 1_000 }));
     standIn.behave({ resetAt: 'before-headers' });
@@ -276,7 +276,7 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
 });
 
 describe('an answer that asks to wait', () => {
-  it('an answer that asks to wait is read once, also by the fields that an operator names', async () => {
+  it('is read once, also by the fields that an operator names', async () => {
     const tally = tallyAttempts();
     const limitFields = ['x-ratelimit-reset-requests'];
     const own = sendUpstream(optionsFor(standIn.url, { limitFields, tally }));
