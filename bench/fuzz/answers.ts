@@ -1,6 +1,6 @@
 /** Answers that an upstream might give: as specified, strange, and broken; the key in some of them. */
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
-import { Received } from '../../src/demo/received.ts';
+import { Received } from '../../src/demo/stand-in.ts';
 import { below, pick, type Random } from '../../test/support/random.ts';
 import { echoBody, echoEncodings, echoText } from '../../test/support/stand-in/echo.ts';
 import { bytesOf, mutate } from './mutate.ts';

@@ -3,7 +3,7 @@
  * misbehaves in one call of twenty. Told what to do and asked for its counts by messages.
  */
 
-import type { ReceivedRequest } from '../../src/demo/received.ts';
+import type { ReceivedRequest } from '../../src/demo/stand-in.ts';
 import { below, pick, type Random, randomFrom } from '../../test/support/random.ts';
 import type { Behaviour, Misbehaviour } from '../../test/support/stand-in/behaviour.ts';
 import { decide } from '../../test/support/stand-in/behaviour.ts';

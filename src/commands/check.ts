@@ -4,7 +4,7 @@
  * not listen.
  */
 import { waitAtMost } from '../exchange/deadline.ts';
-import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import { type Answer, plainRead, type UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
 import { timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
@@ -14,7 +14,6 @@ import { type StatedLimit, statedLimits } from '../http/stated-wait.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import { specifiedOperations } from '../operations.ts';
-import { plainRead } from '../upstream/own-reads.ts';
 import {
   type AllReport,
   allInWords,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { digestOf, mintToken } from '../callers/token.ts';
 import { waitAtMost } from '../exchange/deadline.ts';
-import type { RateLimit } from './token-bucket.ts';
+import type { RateLimit } from './specification.ts';
 
 /** What the stand-in lets through: less than the callers below ask for. */
 export const trafficLimit: RateLimit = { perSecond: 5, burst: 10 };

@@ -37,6 +37,22 @@ export interface UpstreamRequest {
   readonly atTurn?: (send: () => Eventually<Answer>) => Eventually<Answer>;
 }
 
+/** A read of our own, on no caller’s behalf: without query and fields. */
+export function plainRead(operation: string, path: string, context: RequestContext): UpstreamRequest {
+  return {
+    operation,
+    path,
+    query: '',
+    keyedHeaders: {},
+    headers: {},
+    ids: {},
+    callerIds: undefined,
+    cacheControl: undefined,
+    pragma: undefined,
+    context,
+  };
+}
+
 /** A request with the key's value on it: only `credential` makes one, only `transport` gets one. */
 export interface SignedRequest extends UpstreamRequest {
   /** The value of the `X-API-Key` field. Never logged, never kept. */

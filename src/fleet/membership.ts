@@ -56,6 +56,8 @@ export class Membership {
   readonly #options: MembershipOptions;
   readonly #workspaces = new Map<MemberWorkspace, number>();
   #members: readonly Member[] = [];
+  /** On this gateway's monotonic clock. */
+  readonly #beat = { lastMs: Number.NEGATIVE_INFINITY, returnedMs: Number.NEGATIVE_INFINITY };
 
   constructor(options: MembershipOptions) {
     this.#options = options;
@@ -96,6 +98,7 @@ export class Membership {
     );
     if (heard === undefined) return;
     this.#members = heard.map(({ member }) => member);
+    const isBack = this.#isBack(performance.now());
     const nowMs = store.clock.at(performance.now()) ?? Number.NaN;
     for (const workspace of this.#workspaces.keys()) {
       const sealing = workspace.sealing()?.sealing;
@@ -104,8 +107,16 @@ export class Membership {
         const isYoung = Math.abs(nowMs - Number.parseFloat(proof)) <= heartbeatKeptMs + clockErrorMs;
         return isYoung && sealing?.isSigned(`gateway ${member.id}`, proof) === true;
       };
-      this.#workspaces.set(workspace, heard.filter(shares).length);
+      const count = heard.filter(shares).length;
+      this.#workspaces.set(workspace, isBack ? Math.max(count, this.sharing(workspace)) : count);
     }
+  }
+
+  /** Whether the store was away a moment ago: the others are as many as before, and have yet to say so again. */
+  #isBack(nowMs: number): boolean {
+    if (nowMs - this.#beat.lastMs > 2 * heartbeatMs) this.#beat.returnedMs = nowMs;
+    this.#beat.lastMs = nowMs;
+    return nowMs - this.#beat.returnedMs < heartbeatKeptMs;
   }
 
   /** Says that this gateway goes. */

@@ -46,7 +46,7 @@ const longestHungUpMs = 10_000;
 /** A connection that was of use for so long begins the waits anew. */
 const ofUseMs = 5_000;
 /** How often a server is greeted anew that is there and cannot be used yet, as while it loads its data. */
-const greetAgainMs = 500;
+const greetAgainMs = 250;
 /** The clocks of server and gateway are compared so often; it is also the sign of life of a connection that is of use. */
 const readClockEveryMs = 1_000;
 /** A connection on which nothing is said for so many times the limit is given up. */

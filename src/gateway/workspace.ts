@@ -13,13 +13,13 @@ import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
 import type { Fleet, StoreOptions } from '../fleet/fleet.ts';
 import type { KeyEvent } from '../key/key-event.ts';
-import type { KeyCheck } from '../key/key-health.ts';
+import type { KeyCheck } from '../key/key-monitor.ts';
 import { type Keyring, openKeyring } from '../key/keyring.ts';
 import type { Scrubber } from '../key/scrub.ts';
 import { logKeyCheck } from '../log/event-lines.ts';
 import type { GatewayLogger } from '../log/logger.ts';
 import { createPipeline, type Pipeline } from '../pipeline.ts';
-import { checkKeyAtStart } from '../upstream/own-reads.ts';
+import { checkKeyAtStart } from '../upstream/credential.ts';
 import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/shared-limits.ts';
 import type { TransportOptions } from '../upstream/transport.ts';
 import { version } from '../version.ts';
@@ -178,6 +178,7 @@ export function createWorkspace(
       upstream: own.baseUrl,
       path: baseOfWorkspace(own.name),
       publicBase: config.PUBLIC_BASE_URL,
+      maxBodyBytes: config.UPSTREAM_MAX_BODY,
       onNamed: () =>
         events.warn(
           {},

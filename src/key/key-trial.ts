@@ -16,7 +16,7 @@ import { waitAtMost } from '../exchange/deadline.ts';
 import { toTime } from '../exchange/durations.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent, NewKeyHealth } from './key-event.ts';
-import type { KeyCheck } from './key-health.ts';
+import type { KeyCheck } from './key-monitor.ts';
 import { checkDelayMs, checkLimitMs, judgeTrial, specifiedReads } from './suspicion.ts';
 
 export interface KeyTrialParts {

@@ -11,7 +11,7 @@
  * Without trials (`triesNewKeys`) every new value is used at once.
  *
  * Every different value is a generation; one that comes back after another is a new one. A request keeps the key
- * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
+ * it took. What the upstream thinks of the key is in `key-monitor.ts`; how the store is asked, in `key-source.ts`.
  */
 
 import type { Environment } from '../config/values.ts';
@@ -19,7 +19,7 @@ import type { WaitOptions } from '../exchange/deadline.ts';
 import { toSeconds, toTime } from '../exchange/durations.ts';
 import { Key, RetiredKeys } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
-import { type KeyCheck, KeyMonitor } from './key-health.ts';
+import { type KeyCheck, KeyMonitor } from './key-monitor.ts';
 import { firstOther, KeySource, loadKeyValue, loadPreviousValue, type StoredValue } from './key-source.ts';
 import { KeyTrial } from './key-trial.ts';
 import { openStore } from './open-store.ts';

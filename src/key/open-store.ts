@@ -4,10 +4,18 @@ import { delimiter, isAbsolute, join } from 'node:path';
 import { readSettings } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { type OutboundProxy, proxyFor } from '../exchange/proxy.ts';
+import { readSettled, watchForChanges } from '../files/follow.ts';
 import { importModule, type LoadModule } from '../files/optional-package.ts';
+import { explainDenied } from '../files/read.ts';
 import type { OnSaid } from './exec-store.ts';
-import { readKeyFile } from './file-store.ts';
-import { type KeyStore, KeyStoreError, minKeyCharacters, type OpenedStore } from './store.ts';
+import {
+  describeFailure,
+  type KeyStore,
+  KeyStoreError,
+  maxKeyBytes,
+  minKeyCharacters,
+  type OpenedStore,
+} from './store.ts';
 import { parseVaultSettings } from './vault-settings.ts';
 
 /**
@@ -142,6 +150,36 @@ function readEnvironment(name: string, environment: Environment): KeyStore {
         : Promise.resolve(text);
     },
     watch: () => () => {},
+  };
+}
+
+/** More than a good file can hold, so that one that is too large is seen to be so and never read whole. */
+const readBytes = 2 * maxKeyBytes;
+
+/**
+ * `file:/path`: the key in a file that something else writes: a Docker or Kubernetes secret, a systemd
+ * credential, an agent's rendered template, an editor.
+ */
+function readKeyFile(path: string): KeyStore {
+  const describe = `file:${path}`;
+  return {
+    describe,
+    local: true,
+    load: async () => {
+      try {
+        const text = await readSettled(path, readBytes);
+        if (Buffer.byteLength(text) >= readBytes) throw new KeyStoreError('is too large to be a key');
+        return text;
+      } catch (error) {
+        throw new KeyStoreError(
+          `${describe}: the file ${describeFailure(error)}${explainDenied(path, error)}`,
+        );
+      }
+    },
+    watch: (onChange) => {
+      const watch = watchForChanges(path, onChange);
+      return () => watch.close();
+    },
   };
 }
 

@@ -11,14 +11,18 @@
  */
 
 import { GatewayError, type GatewayErrorOptions } from '../errors.ts';
-import type { Answer, SignedRequest, UpstreamRequest } from '../exchange/exchange.ts';
+import { type Answer, plainRead, type SignedRequest, type UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler, Layer } from '../exchange/layer.ts';
-import { type Flow, type RequestContext, timedContext } from '../exchange/request-context.ts';
+import {
+  type FixedContext,
+  type Flow,
+  type RequestContext,
+  timedContext,
+} from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import { exposeKey, type Key } from '../key/key.ts';
-import type { KeyCheck } from '../key/key-health.ts';
+import type { KeyCheck } from '../key/key-monitor.ts';
 import type { Keyring } from '../key/keyring.ts';
-import { plainRead } from './own-reads.ts';
 
 /** What this layer needs of the keyring. */
 export type CredentialKeys = Pick<
@@ -27,7 +31,7 @@ export type CredentialKeys = Pick<
 >;
 
 /** A flow of its own: while a key is suspect, no other turn is of use. */
-const checkFlow: Flow = { name: 'key-probe', weight: 1, background: false };
+const checkFlow: Flow = { name: 'key-check', weight: 1, background: false };
 /** A store that was down is asked again about this soon. */
 const missingRetryMs = 1_000;
 
@@ -131,13 +135,62 @@ export function checkThrough(
 ): KeyCheck {
   return async (key, read) => {
     const { context, release } = timedContext(timeoutMs, checkFlow);
-    const request = { ...plainRead('key-probe', read.path, context), query: read.query };
+    const request = { ...plainRead('key-check', read.path, context), query: read.query };
     const ask = gate((asked, trace) => send(signedWith(key, asked), trace));
     try {
       return (await ask(request, new Trace(performance.now()))).status;
     } finally {
       release();
     }
+  };
+}
+
+export interface StartCheck {
+  /** The upstream's status, or the problem that there is instead; `undefined` where the check was ended. */
+  readonly outcome: Promise<number | GatewayError | undefined>;
+  /** Gives up. */
+  end(): void;
+}
+
+/**
+ * One read with the key right after the start, behind all callers' requests, so that the log tells of a refused key
+ * before the first caller does. "A 200 confirms a key", as the specification has it of this read.
+ *
+ * @param send the outbound layers
+ * @param ready resolves with `true` once there is a key to check
+ * @param timeoutMs how long the check may take, from then on
+ */
+export function checkKeyAtStart(
+  send: Handler<UpstreamRequest, Answer>,
+  ready: Promise<boolean>,
+  timeoutMs: number,
+): StartCheck {
+  const ended = new GatewayError('shutting-down');
+  let context: FixedContext | undefined;
+  let isEnded = false;
+
+  const ask = async (): Promise<number | GatewayError | undefined> => {
+    if (!(await ready) || isEnded) return undefined;
+    const flow = { name: 'key-check', weight: 1, background: true };
+    const own = timedContext(timeoutMs, flow);
+    context = own.context;
+    try {
+      const request = plainRead('list-api-keys', '/users/api-keys/', own.context);
+      return (await send(request, new Trace(performance.now()))).status;
+    } catch (error) {
+      if (error === ended) return undefined;
+      return error instanceof GatewayError ? error : new GatewayError('internal-error', { cause: error });
+    } finally {
+      own.release();
+    }
+  };
+
+  return {
+    outcome: ask(),
+    end() {
+      isEnded = true;
+      context?.end(ended);
+    },
   };
 }
 

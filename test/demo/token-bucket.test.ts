@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { fillBucket, retryAfterValue } from '../../src/demo/token-bucket.ts';
+import { fillBucket, retryAfterValue } from '../../src/demo/specification.ts';
 
 describe('the token bucket', () => {
   it('the token bucket lets the burst through at once and then one for each token', () => {

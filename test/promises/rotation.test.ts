@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { ReceivedRequest } from '../../src/demo/received.ts';
+import type { ReceivedRequest } from '../../src/demo/stand-in.ts';
 import { checkWaitMs } from '../../src/key/suspicion.ts';
 import { failedStart } from '../support/command-line.ts';
 import { type AtEnd, accounts, ask, type Came, startPair, type TestGateway } from '../support/gateway.ts';

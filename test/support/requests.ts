@@ -1,6 +1,11 @@
 /** Requests, contexts and answers for the tests of the outbound layers. */
 
-import type { Answer, SignedRequest, UpstreamRequest } from '../../src/exchange/exchange.ts';
+import {
+  type Answer,
+  plainRead,
+  type SignedRequest,
+  type UpstreamRequest,
+} from '../../src/exchange/exchange.ts';
 import {
   type ContextWatcher,
   FixedContext,
@@ -11,7 +16,6 @@ import {
 import { Trace } from '../../src/exchange/trace.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
 import { statedWait } from '../../src/http/stated-wait.ts';
-import { plainRead } from '../../src/upstream/own-reads.ts';
 
 /** A context whose deadline and flow can be changed, as the cache does when someone joins a flight. */
 export class LiveContext extends WatchedContext implements RequestContext {

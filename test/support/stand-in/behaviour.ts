@@ -3,7 +3,7 @@
  * parts combine: `{ latencyMs: 50, status: 503 }`, `{ framing: 'chunked', resetAt: 10 }`.
  */
 import type { Socket } from 'node:net';
-import type { ReceivedRequest } from '../../../src/demo/received.ts';
+import type { ReceivedRequest } from '../../../src/demo/stand-in.ts';
 import type { Echo } from './echo.ts';
 
 /**

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { STATUS_CODES } from 'node:http';
 import type { Readable, Transform } from 'node:stream';
 import { constants, createBrotliCompress, createDeflate, createGzip, createZstdCompress } from 'node:zlib';
-import type { ReceivedRequest } from '../../../src/demo/received.ts';
 import type { PreparedAnswer } from '../../../src/demo/specification.ts';
+import type { ReceivedRequest } from '../../../src/demo/stand-in.ts';
 import type { Coding, Filler, Misbehaviour } from './behaviour.ts';
 import { echoBody } from './echo.ts';
 

@@ -1,5 +1,5 @@
 /** An upstream that sends back what it got, the key with it, in every dress a key has been seen in. */
-import type { ReceivedRequest } from '../../../src/demo/received.ts';
+import type { ReceivedRequest } from '../../../src/demo/stand-in.ts';
 
 const encoders = {
   raw: (text: string) => text,

@@ -1,7 +1,7 @@
 /** From the specified answer and a misbehaviour to the bytes of a message. */
 import { STATUS_CODES } from 'node:http';
-import type { ReceivedRequest } from '../../../src/demo/received.ts';
 import type { HeaderLine, PreparedAnswer } from '../../../src/demo/specification.ts';
+import type { ReceivedRequest } from '../../../src/demo/stand-in.ts';
 import type { Fields, Filler, Framing, Misbehaviour } from './behaviour.ts';
 import { bodyOf } from './body.ts';
 import { echoText } from './echo.ts';

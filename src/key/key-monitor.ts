@@ -40,7 +40,7 @@ import {
 /** What the upstream says to a read with this key: a status, or `undefined` where it gave none. */
 export type KeyCheck = (key: Key, read: KeyRead) => Promise<number | undefined>;
 
-export interface KeyHealthParts {
+export interface KeyMonitorParts {
   readonly check: KeyCheck;
   /** The key in use. */
   current(): Key | undefined;
@@ -66,7 +66,7 @@ type State =
   | { readonly kind: 'rejected'; readonly suspicion: Suspicion };
 
 export class KeyMonitor {
-  readonly #parts: KeyHealthParts;
+  readonly #parts: KeyMonitorParts;
   #state: State = { kind: 'healthy' };
   /** With the key in use, and not refused since. */
   readonly #accepted = new AcceptedReads();
@@ -78,7 +78,7 @@ export class KeyMonitor {
   lastAcceptedAt: number | undefined;
   lastRejectedAt: number | undefined;
 
-  constructor(parts: KeyHealthParts) {
+  constructor(parts: KeyMonitorParts) {
     this.#parts = parts;
   }
 
