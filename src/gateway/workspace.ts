@@ -178,6 +178,7 @@ export function createWorkspace(
       upstream: own.baseUrl,
       path: baseOfWorkspace(own.name),
       publicBase: config.PUBLIC_BASE_URL,
+      maxBodyBytes: config.UPSTREAM_MAX_BODY,
       onNamed: () =>
         events.warn(
           {},
