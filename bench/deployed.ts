@@ -19,6 +19,8 @@ export interface DeployedOptions {
   /** The working directory: one without `.env`. */
   readonly folder: string;
   readonly settings: Readonly<Record<string, string>>;
+  /** Default: the built program. */
+  readonly main?: string;
   /** A command that runs the gateway in its own place, such as one that enters a control group. */
   readonly within?: readonly string[];
   /** Gets every line of standard output as it came. */
@@ -30,9 +32,9 @@ const maxErrorCharacters = 65_536;
 
 /** @throws Error with what was written on standard error, where the gateway does not start */
 export async function startDeployed(options: DeployedOptions): Promise<Deployed> {
-  const { folder, settings, within = [], onLine } = options;
+  const { folder, settings, main = builtMain, within = [], onLine } = options;
   makeProgram();
-  const [command = '', ...args] = [...within, process.execPath, ...imageFlags(), builtMain, 'serve'];
+  const [command = '', ...args] = [...within, process.execPath, ...imageFlags(), main, 'serve'];
   const child = spawn(command, args, {
     cwd: folder,
     env: {

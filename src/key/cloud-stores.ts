@@ -67,6 +67,8 @@ export async function readAws(
 
 const awsMeanings: Readonly<Record<string, string>> = {
   ResourceNotFoundException: 'there is no such secret in this region',
+  InvalidRequestException:
+    'the secret cannot be read as it is now: it is marked for deletion, or has no value',
   AccessDeniedException:
     'access denied: secretsmanager:GetSecretValue (and kms:Decrypt for a customer key) is needed',
   DecryptionFailure: 'the secret cannot be decrypted: kms:Decrypt is needed',

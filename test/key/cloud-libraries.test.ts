@@ -47,6 +47,11 @@ describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () 
     await expect(open().load(never)).rejects.toThrow('the AWS credentials are not valid');
   });
 
+  it('AWS Secrets Manager says that a secret is marked for deletion', async () => {
+    aws.fail(400, 'InvalidRequestException');
+    await expect(open().load(never)).rejects.toThrow('marked for deletion');
+  });
+
   it('AWS Secrets Manager is asked again where it throttles, and names the cause where it goes on', async () => {
     aws.stages.set('AWSCURRENT', 'the-first-key');
     aws.fail(400, 'ThrottlingException', 1);

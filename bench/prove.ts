@@ -1,0 +1,73 @@
+/**
+ * The gateway against programs that others wrote: the table of `docs/security.md`, made anew.
+ *
+ *   npm run prove [-- PART…]     (no part named: all of them)
+ *
+ * A part is any command that prints rows of the table, as `bench/prove/suite.ts` does, among what else it has to say.
+ * One whose programs are missing is skipped with a line that names them; with REQUIRE_PROOFS=true it has failed.
+ * Exit status 1 where a part fails.
+ */
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { findOnPath } from '../test/support/find-on-path.ts';
+import { isPassed, tableHead } from './prove/suite.ts';
+
+interface Part {
+  /** Programs on the path; of a list any one does. */
+  readonly needs: readonly (string | readonly string[])[];
+  /** A program and its arguments, run in the root of the project. */
+  readonly command: readonly string[];
+}
+
+const parts: Readonly<Record<string, Part>> = {
+  aws: { needs: ['moto_server'], command: ['node', 'bench/prove/aws-secrets.ts'] },
+};
+
+interface Outcome {
+  readonly rows: readonly string[];
+  readonly isFailed: boolean;
+}
+
+/** @returns the rows that the command printed, and whether it ended well with every case passed */
+async function prove(name: string, { command: [program = '', ...words] }: Part): Promise<Outcome> {
+  const child = spawn(program, words, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] });
+  const exited = new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject).once('close', resolve);
+  });
+  const rows: string[] = [];
+  for await (const line of createInterface({ input: child.stdout })) {
+    if (line.startsWith('| ')) rows.push(`| ${name} ${line}`);
+    else process.stdout.write(`${name}: ${line}\n`);
+  }
+  const status = await exited;
+  return { rows, isFailed: status !== 0 || rows.length === 0 || !rows.every(isPassed) };
+}
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+process.env['PATH'] += ':/usr/sbin';
+const named = process.argv.slice(2);
+const unknown = named.filter((name) => !Object.hasOwn(parts, name));
+if (unknown.length > 0) {
+  throw new TypeError(
+    `npm run prove [-- PART…]: ${unknown.join(', ')} is none of ${Object.keys(parts).join(', ')}`,
+  );
+}
+const table: string[] = [];
+for (const [name, part] of Object.entries(parts)) {
+  if (named.length > 0 && !named.includes(name)) continue;
+  const missing = part.needs.filter((need) =>
+    [need].flat().every((program) => findOnPath(program) === undefined),
+  );
+  if (missing.length > 0) {
+    const needed = missing.map((need) => [need].flat().join(' or ')).join(', ');
+    process.stdout.write(`${name}: SKIPPED, not on the path: ${needed}\n`);
+    if (process.env['REQUIRE_PROOFS'] === 'true') process.exitCode = 1;
+    continue;
+  }
+  const { rows, isFailed } = await prove(name, part);
+  table.push(...rows);
+  process.stdout.write(`${name}: ${isFailed ? 'FAILED' : 'passed'}\n`);
+  if (isFailed) process.exitCode = 1;
+}
+process.stdout.write(`\n${tableHead}\n${table.join('\n')}\n`);
