@@ -9,7 +9,7 @@ import type { HeaderFields } from '../../src/http/fields.ts';
 import { statedWait } from '../../src/http/stated-wait.ts';
 import { attachKey, checkThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
-import { down, FakeStore, key1, key2, key3, keyringOf } from '../support/fake-store.ts';
+import { down, FakeStore, inUse, key1, key2, key3, keyringOf, readOf } from '../support/fake-store.ts';
 import { patientContext, requestWith } from '../support/requests.ts';
 
 beforeEach(() => {
@@ -103,6 +103,18 @@ describe('a request', () => {
     expect(keyring.health().rejected).toBe(false);
   });
 
+  it('that was accepted is the first that a check of the key asks', async () => {
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
+    const upstream = upstreamTaking(key1);
+    const handle = over({ keyring, checkWith }, upstream.send);
+    const answer = handle(requestOf({ path: '/analytics/accounts/', query: '?fine' }), trace());
+    await wait(5);
+    expect((await answer).status).toBe(200);
+    keyring.refused(inUse(keyring), readOf('odd'));
+    await wait(0);
+    expect(upstream.sent.at(-1)).toMatchObject({ operation: 'key-check', query: '?fine' });
+  });
+
   it('a failure of the transport is handed on as it is', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     const handle = over({ keyring, checkWith }, () =>
@@ -151,42 +163,6 @@ describe('on a 401', () => {
     for (const answer of await Promise.all([...first, ...later])) expect(answer.status).toBe(200);
     expect(upstream.keys().filter((key) => key === key1)).toHaveLength(20);
     expect(upstream.keys().filter((key) => key === key2)).toHaveLength(40);
-  });
-
-  it('four rotations under 20 loops cost no request, and one refusal for each in flight at that instant', async () => {
-    const store = new FakeStore(key1);
-    const { keyring, checkWith } = await keyringOf(store);
-    const upstream = upstreamTaking(key1);
-    const handle = over({ keyring, checkWith }, upstream.send);
-    let stop = false;
-    const failures: unknown[] = [];
-    const loops = Array.from({ length: 20 }, async () => {
-      while (!stop) {
-        const answer = await Promise.resolve(handle(requestOf(), trace())).catch(codeOf);
-        if ((answer as Answer).status !== 200) failures.push(answer);
-      }
-    });
-    let value = key1;
-    for (const next of [key2, key3, key1, key2]) {
-      await wait(103);
-      upstream.taken.clear();
-      upstream.taken.add(next);
-      const before = upstream.reads().length;
-      await wait(40);
-      store.swap(next);
-      await wait(60);
-      const refused = upstream
-        .keys()
-        .slice(before)
-        .filter((key) => key === value);
-      expect(refused.length).toBeLessThanOrEqual(20);
-      value = next;
-    }
-    stop = true;
-    await wait(100);
-    await Promise.all(loops);
-    expect(failures).toEqual([]);
-    expect(keyring.generation()).toBe(5);
   });
 
   it('the previous key is tried once where the store has one', async () => {
