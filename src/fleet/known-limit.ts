@@ -1,6 +1,5 @@
 /** What this gateway knows of the limit that all share: the last record of a leader, and what was used of told windows. */
 
-import type { LimitEstimate } from '../gate/';
 import type { Queued } from '../gate/fair-queue.ts';
 import { type GateRecord, openRecord } from '../gate/pacer.ts';
 import type { Scheduler } from '../gate/scheduler.ts';
@@ -45,7 +44,7 @@ export class KnownLimit<T extends Queued> {
     | {
         readonly untilMs: number;
         readonly places: readonly number[];
-        readonly estimate: LimitEstimate | undefined;
+        readonly estimate: Pick<GateRecord, 'perMs' | 'isMeasured' | 'crowd' | 'crowdMs'> | undefined;
       }
     | undefined;
   #hasMet = false;
