@@ -273,7 +273,6 @@ describe('the rules that keep the key in are kept', () => {
     'edge/request-head.ts',
     'edge/request-ids.ts',
     'fleet/availability.ts',
-    'gate/limit-estimate.ts',
     'gate/pacer.ts',
     'http/address.ts',
     'http/date.ts',
