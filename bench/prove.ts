@@ -22,6 +22,15 @@ interface Part {
 
 const parts: Readonly<Record<string, Part>> = {
   aws: { needs: ['moto_server'], command: ['node', 'bench/prove/aws-secrets.ts'] },
+  faults: { needs: ['strace', 'gcc'], command: ['node', 'bench/prove/faults.ts'] },
+  clocks: { needs: ['faketime'], command: ['node', 'bench/prove/clocks.ts'] },
+  // In a network of its own: what iptables drops there is of no other program. It takes root.
+  network: {
+    needs: ['iptables', 'ip', 'tc'],
+    command: ['unshare', '--net', 'node', 'bench/prove/network.ts'],
+  },
+  scarcity: { needs: ['slowhttptest', 'taskset'], command: ['node', 'bench/prove/scarcity.ts'] },
+  tls: { needs: ['sslscan', 'openssl'], command: ['node', 'bench/prove/tls.ts'] },
 };
 
 interface Outcome {

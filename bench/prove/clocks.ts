@@ -2,7 +2,6 @@
  * A machine's clock that is set, forward and back, while the gateway runs (libfaketime; the clock that cannot be set goes
  * on). What ends at a date is judged by the date; what lasts so long, by time that passed.
  */
-import { execFileSync } from 'node:child_process';
 import { globSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -10,11 +9,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { expectAll, expectThat, type Subject, startSubject } from './subject.ts';
-import { Suite } from './suite.ts';
+import { packageVersion, Suite } from './suite.ts';
 
 const [library] = globSync('/usr/lib/*/faketime/libfaketimeMT.so.1');
 if (library === undefined) throw new Error('libfaketimeMT.so.1 is missing (apt-get install faketime)');
-const version = execFileSync('dpkg-query', ['-W', '-f', '${Version}', 'libfaketime'], { encoding: 'utf8' });
+const version = packageVersion('libfaketime');
 const suite = new Suite('libfaketime', version, 'the shared store’s own clock');
 
 const issuerName = 'https://login.example.com';

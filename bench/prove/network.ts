@@ -23,7 +23,8 @@ run('ip', 'link', 'set', 'lo', 'up');
 makeProgram();
 
 const version = /v(\S+)/.exec(run('iptables', '--version'))?.[1] ?? '?';
-const suite = new Suite('iptables, lost packets and half-open connections', version);
+const leftOut = 'netem (late, out of order) where the kernel has none; the shared store';
+const suite = new Suite('iptables, lost packets and half-open connections', version, leftOut);
 const lossy = ['-m', 'statistic', '--mode', 'random', '--probability', '0.1'];
 
 /** Drops packets from and to a port while `during` runs. */

@@ -1,11 +1,11 @@
 /** Little of everything: 64 descriptors, 128 MiB, one processor; and callers who are slow on purpose (slowhttptest). */
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { makeProgram } from '../../test/support/program.ts';
 import { makeMemoryGroup } from '../hazards/cgroup.ts';
 import { expectAll, expectThat, type Got, startSubject } from './subject.ts';
-import { Suite } from './suite.ts';
+import { packageVersion, Suite } from './suite.ts';
 
 const kernel = readFileSync('/proc/sys/kernel/osrelease', 'utf8').trim().split('-')[0] ?? '?';
 
@@ -98,8 +98,7 @@ const slow = {
 };
 
 async function trySlowCallers(): Promise<void> {
-  const shown = execFileSync('dpkg-query', ['-W', '-f', '${Version}', 'slowhttptest'], { encoding: 'utf8' });
-  const suite = new Suite('slowhttptest', shown);
+  const suite = new Suite('slowhttptest', packageVersion('slowhttptest'));
   for (const [name, options] of Object.entries(slow)) {
     await suite.try(`others are answered beside 500 connections: ${name}`, async () => {
       const subject = await startSubject({ settings: { MAX_CONNECTIONS: '300', HEADERS_TIMEOUT: '5s' } });

@@ -52,7 +52,7 @@ await scan.try('no Heartbleed', () => expectThat(!/(?<!not )vulnerable to heartb
 scan.end();
 
 const openssl = execFileSync('openssl', ['version'], { encoding: 'utf8' }).split(' ')[1] ?? '?';
-const client = new Suite('openssl s_client', openssl);
+const client = new Suite('openssl s_client', openssl, 'testssl.sh, which asks the same and more');
 /** @returns what the client shows; it sends `input` and is given ten seconds */
 const connect = (input: string, ...options: readonly string[]): string => {
   const words = ['s_client', '-connect', address, '-ign_eof', ...options];
