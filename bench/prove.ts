@@ -11,6 +11,7 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { findOnPath } from '../test/support/find-on-path.ts';
+import { httpServers } from './prove/http/servers.ts';
 import { isPassed, tableHead } from './prove/suite.ts';
 
 interface Part {
@@ -20,6 +21,7 @@ interface Part {
   readonly command: readonly string[];
 }
 
+const serverPrograms = new Set(httpServers.map(({ program }) => program));
 const parts: Readonly<Record<string, Part>> = {
   aws: { needs: ['moto_server'], command: ['node', 'bench/prove/aws-secrets.ts'] },
   faults: { needs: ['strace', 'gcc'], command: ['node', 'bench/prove/faults.ts'] },
@@ -31,6 +33,14 @@ const parts: Readonly<Record<string, Part>> = {
   },
   scarcity: { needs: ['slowhttptest', 'taskset'], command: ['node', 'bench/prove/scarcity.ts'] },
   tls: { needs: ['sslscan', 'openssl'], command: ['node', 'bench/prove/tls.ts'] },
+  vault: { needs: [['bao', 'vault']], command: ['node', 'bench/prove/vault.ts'] },
+  // nginx, haproxy, apache2, squid …: each by its program.
+  ...Object.fromEntries(
+    [...serverPrograms].map((program) => [
+      program,
+      { needs: [program], command: ['node', 'bench/prove/http.ts', program] },
+    ]),
+  ),
 };
 
 interface Outcome {
@@ -41,6 +51,7 @@ interface Outcome {
 /** @returns the rows that the command printed, and whether it ended well with every case passed */
 async function prove(name: string, { command: [program = '', ...words] }: Part): Promise<Outcome> {
   const child = spawn(program, words, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] });
+  process.once('SIGTERM', () => child.kill());
   const exited = new Promise<number | null>((resolve, reject) => {
     child.once('error', reject).once('close', resolve);
   });

@@ -248,7 +248,6 @@ describe('the rules that keep the key in are kept', () => {
 
   /** They decide, and nothing else: whatever they need to know comes in as an argument, times too. */
   const pureFiles = [
-    'key/suspicion.ts',
     'config/names.ts',
     'admin/exposition.ts',
     'admin/health.ts',
