@@ -24,7 +24,6 @@ interface Part {
 const serverPrograms = new Set(httpServers.map(({ program }) => program));
 const parts: Readonly<Record<string, Part>> = {
   aws: { needs: ['moto_server'], command: ['node', 'bench/prove/aws-secrets.ts'] },
-  vault: { needs: [['bao', 'vault']], command: ['node', 'bench/prove/vault.ts'] },
   // nginx, haproxy, apache2, squid …: each by its program.
   ...Object.fromEntries(
     [...serverPrograms].map((program) => [
