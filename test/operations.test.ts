@@ -62,6 +62,11 @@ describe('an operation is matched on the raw path', () => {
   });
 });
 
+it('a literal path wins over a pattern that fits too, wherever it stands in the list', () => {
+  const found = matchOperations(configuredOperations(['/posts/:id/', '/posts/latest/']))('/posts/latest');
+  expect(found).toMatchObject({ operation: { name: '/posts/latest/' }, path: '/posts/latest/' });
+});
+
 describe('a query goes up unless it carries a key', () => {
   it.each([
     'api_key=1',
