@@ -8,6 +8,7 @@ FROM ${NODE_IMAGE} AS base
 # The least Node that may face callers, one for each line that is maintained: the security round of October 2026. This
 # is the one place for that bound; deploy/README.md has the table of which Node is safe for what.
 ARG LEAST_NODE="22.23.4 24.22.1 26.12.1"
+# hadolint ignore=SC2016
 RUN node -e 'const parts = (text) => text.split(".").map(Number); \
       const [major, minor, patch] = parts(process.versions.node); \
       const bounds = process.env.LEAST_NODE.split(" ").map(parts); \
@@ -33,10 +34,11 @@ ENV NODE_ENV=production \
 COPY --from=build /app/dist ./dist
 COPY package.json LICENSE ./
 COPY .env.example ./
-RUN mkdir .compile-cache && chown node .compile-cache \
+RUN mkdir .compile-cache && chown 1000:1000 .compile-cache \
  && printf '#!/bin/sh\nexec node -- /app/dist/main.js "$@"\n' >/usr/local/bin/analytics-gateway \
  && chmod +x /usr/local/bin/analytics-gateway
-USER node
+# By number: Kubernetes refuses a name under runAsNonRoot. It is the base image's user "node".
+USER 1000:1000
 # One start and stop, and a health check, fill the compile cache, so that no start of a container has to compile. Node
 # keeps one for each user and set of V8's flags, so these run as the user that serves, each with its own flags. On a Unix
 # socket, for a build may share the network of its machine, where the port may be taken.

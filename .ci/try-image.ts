@@ -113,7 +113,7 @@ function freePort(): Promise<number> {
 
 async function tryConfiguration(): Promise<void> {
   assert.deepEqual(Cmd, ['serve']);
-  assert.equal(User, 'node');
+  assert.equal(User, '1000:1000');
   assert.equal(Labels['org.opencontainers.image.licenses'], 'MIT');
   const { version } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as { version: string };
   assert.equal(Labels['org.opencontainers.image.version'], version);

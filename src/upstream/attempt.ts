@@ -38,6 +38,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   readonly #sentMs = performance.now();
   #span: AttemptSpan | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #timeoutMs = 0;
   #controller: Dispatcher.DispatchController | undefined;
   #abortedWith: unknown;
   #settled = false;
@@ -81,8 +82,13 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
       return false;
     }
     context.watch(this);
-    this.#timer = setTimeout(expire, timeoutMs, this, timeoutMs);
+    this.#timeoutMs = timeoutMs;
+    this.#startTimer();
     return true;
+  }
+
+  #startTimer(): void {
+    this.#timer = setTimeout(expire, this.#timeoutMs, this, this.#timeoutMs);
   }
 
   /** The time of the attempt is up. */
@@ -106,7 +112,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   }
 
   onResponseStart(
-    controller: Dispatcher.DispatchController,
+    _controller: Dispatcher.DispatchController,
     status: number,
     headers: IncomingHttpHeaders,
   ): void {
@@ -125,11 +131,8 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     this.#declaredBytes = Number.isSafeInteger(declared) ? declared : 0;
     const { context } = this.#request;
     const callers = (): string[] => context.flows.map(({ name }) => name);
-    this.#share = this.#terms.budget.reserve(callers, this.#declaredBytes, () => {
-      // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
-      queueMicrotask(() => controller.resume());
-    });
-    if (!this.#share.isReady) controller.pause();
+    this.#share = this.#terms.budget.reserve(callers, this.#declaredBytes, () => this.#resume());
+    if (!this.#share.isReady) this.#pause();
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -137,11 +140,24 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     const receivedBytes = this.#body.length + chunk.length;
     if (receivedBytes > this.#terms.limits.maxBodyBytes) {
       this.#refuse(tooLarge, 'http_response_body_size');
-    } else if (receivedBytes > this.#declaredBytes && this.#share?.grow(chunk.length) === false) {
-      this.#abort(noRoom());
-    } else {
-      this.#body.add(chunk, this.#declaredBytes);
+      return;
     }
+    this.#body.add(chunk, this.#declaredBytes);
+    const isMore = receivedBytes > this.#declaredBytes;
+    if (isMore && this.#share?.extend(chunk.length, () => this.#resume()) === false) this.#pause();
+  }
+
+  #pause(): void {
+    this.#controller?.pause();
+    // It is not the upstream that is late while others hold all room.
+    clearTimeout(this.#timer);
+  }
+
+  #resume(): void {
+    clearTimeout(this.#timer);
+    this.#startTimer();
+    // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
+    queueMicrotask(() => this.#controller?.resume());
   }
 
   onResponseEnd(): void {
@@ -157,11 +173,11 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
 
   async #decode(coding: UpstreamCoding): Promise<void> {
     let bytes = 0;
-    const take = (more: number): void => {
+    const take = async (more: number): Promise<void> => {
       if (this.#settled) throw asError(this.#abortedWith);
       bytes += more;
       if (bytes > this.#terms.limits.maxBodyBytes) throw this.#invalid(tooLarge, 'http_response_body_size');
-      if (this.#share?.grow(more) === false) throw noRoom();
+      await this.#roomFor(more);
     };
     try {
       const decoded = await decode(coding, this.#body.parts, take);
@@ -172,6 +188,18 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
         error instanceof GatewayError ? error : this.#invalid(reason, 'http_response_content_coding'),
       );
     }
+  }
+
+  /** Where the attempt ends before there is room, this waits for ever, and is collected with the attempt. */
+  #roomFor(decodedBytes: number): Promise<void> | undefined {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const resume = (): void => {
+      this.#startTimer();
+      resolve();
+    };
+    if (this.#share?.extend(decodedBytes, resume) !== false) return undefined;
+    clearTimeout(this.#timer);
+    return promise;
   }
 
   #finish(bytes: Buffer, headers: HeaderFields): void {
@@ -212,7 +240,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
 
   /** The context has ended. */
   onEnd(reason: Error): void {
-    this.#abort(reason);
+    const waitsForRoom = this.#share?.isReady === false;
+    // Its deadline says nothing of the upstream then, and must not open the circuit.
+    this.#abort(waitsForRoom && reason instanceof GatewayError ? noRoom() : reason);
   }
 
   #refuse(reason: string, proxyError: ProxyErrorType): void {

@@ -1,13 +1,14 @@
 /**
  * Keeps the bodies in flight together under a bound. An answer that states its length waits until that much is free; one
- * that does not takes as it grows, and is refused where nothing is left. What is freed goes to the caller that holds the
+ * that does not takes as it grows, and waits where nothing is left. So that these do not all wait for each other, one of
+ * them goes on all the same: the bound may be exceeded by one answer. What is freed goes to the caller that holds the
  * least, the eldest of its answers first: large answers of one caller never wait in front of all those of another. And as
  * with attempts at the gate, a caller with several answers may hold three bytes for each one it leaves free: answers that
  * stall never take all from the others. An answer that several callers wait for is in the name of the one that holds the
  * least.
  *
- * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
- * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
+ * The first 64 KiB of each answer are always granted: a small one does not wait for large ones that have stalled. So the
+ * bound may also be exceeded by 64 KiB for each connection, and by no more.
  */
 import type { BudgetShare } from './shared-limits.ts';
 
@@ -19,6 +20,8 @@ export class BodyBudget {
   readonly waiting: BodyShare[] = [];
   /** Bytes by caller. */
   readonly held = new Map<string, number>();
+  /** The answer that goes on where nothing is left. */
+  beyond: BodyShare | undefined;
 
   /** @param freeBytes so many bytes of each answer are always granted */
   constructor(share: BudgetShare, freeBytes = alwaysGranted) {
@@ -40,7 +43,7 @@ export class BodyBudget {
       return share;
     }
     this.waiting.push(share);
-    if (this.#next() === share && share.grow(bytes)) share.ready();
+    if (this.#next() === share && share.grow(bytes)) share.leave();
     return share;
   }
 
@@ -48,8 +51,9 @@ export class BodyBudget {
   admit(): void {
     for (let next = this.#next(); next?.grow(next.bytes) === true; next = this.#next()) {
       next.ready();
-      next.onReady();
     }
+    const eldest = this.waiting.find(({ held }) => held > 0);
+    if (this.beyond === undefined && eldest?.goBeyond(eldest.bytes) === true) eldest.ready();
   }
 
   heldBy(caller: string): number {
@@ -75,8 +79,9 @@ export class BodyShare {
   readonly #callers: () => readonly string[];
   /** In whose name it holds what it has, once it has something. */
   #holder: string | undefined;
-  readonly bytes: number;
-  readonly onReady: () => void;
+  /** What it asked for last. */
+  bytes: number;
+  #onReady: () => void;
   /** The bytes it asked for are its own. */
   isReady = false;
   readonly #budget: BodyBudget;
@@ -87,7 +92,7 @@ export class BodyShare {
     this.#budget = budget;
     this.#callers = callers;
     this.bytes = bytes;
-    this.onReady = onReady;
+    this.#onReady = onReady;
   }
 
   get caller(): string {
@@ -99,7 +104,25 @@ export class BodyShare {
     return this.#held;
   }
 
-  /** Takes more; `false` where nothing is left for it. */
+  /**
+   * Takes more, or waits for it: `false`. What comes while it waits, it waits for as well.
+   *
+   * @param onReady called once it has what it waited for
+   */
+  extend(bytes: number, onReady: () => void): boolean {
+    if (!this.isReady) {
+      this.bytes += bytes;
+    } else {
+      if (this.grow(bytes) || this.goBeyond(bytes)) return true;
+      this.bytes = bytes;
+      this.isReady = false;
+      this.#budget.waiting.push(this);
+    }
+    this.#onReady = onReady;
+    return false;
+  }
+
+  /** For `BodyBudget`: takes more; `false` where nothing is left for it. */
   grow(bytes: number): boolean {
     const budget = this.#budget;
     if (this.#held + bytes <= budget.freeBytes) budget.share.takeAnyway(bytes);
@@ -108,23 +131,36 @@ export class BodyShare {
     return true;
   }
 
-  /** For `BodyBudget`: it waits no longer. */
+  /** For `BodyBudget`: takes more, left or not, from now on; `false` where another answer does. */
+  goBeyond(bytes: number): boolean {
+    const budget = this.#budget;
+    budget.beyond ??= this;
+    if (budget.beyond !== this) return false;
+    budget.share.takeAnyway(bytes);
+    this.#hold(this.#held + bytes);
+    return true;
+  }
+
+  /** For `BodyBudget`: it has what it waited for. */
   ready(): void {
-    this.isReady = true;
-    this.#leave();
+    this.leave();
+    this.#onReady();
   }
 
   /** Gives everything back, and lets waiting answers go on. */
   release(): void {
     const budget = this.#budget;
-    this.#leave();
+    this.leave();
+    if (budget.beyond === this) budget.beyond = undefined;
     const held = this.#held;
     this.#hold(0);
     budget.share.give(held);
     budget.admit();
   }
 
-  #leave(): void {
+  /** For `BodyBudget`: it waits no longer. */
+  leave(): void {
+    this.isReady = true;
     const { waiting } = this.#budget;
     const place = waiting.indexOf(this);
     if (place !== -1) waiting.splice(place, 1);

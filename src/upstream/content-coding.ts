@@ -86,7 +86,7 @@ const decoders = {
 export async function decode(
   coding: UpstreamCoding,
   chunks: readonly Buffer[],
-  take: (bytes: number) => void,
+  take: (bytes: number) => Promise<void>,
 ): Promise<GatheredBytes> {
   const decoder = decoders[coding]();
   const decoded = new GatheredBytes();
@@ -98,7 +98,7 @@ export async function decode(
     }
     decoder.end();
     for await (const piece of decoder as AsyncIterable<Buffer>) {
-      take(piece.length);
+      await take(piece.length);
       decoded.add(piece);
     }
     // Zlib ends quietly at the end of a coding, whatever comes after it.

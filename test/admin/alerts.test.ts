@@ -74,7 +74,7 @@ describe('the alerts for Prometheus', () => {
   });
 
   it.each(alerts)('$name has its section in docs/alerts.md', ({ name }) => {
-    expect(rules).toContain(` runbook: docs/alerts.md#${name.toLowerCase()}\n`);
+    expect(rules).toContain(` runbook_url: docs/alerts.md#${name.toLowerCase()}\n`);
     const section = read('docs/alerts.md').split(`\n## ${name}\n`)[1]?.split('\n## ')[0] ?? '';
     for (const part of ['What it means', 'Where to look', 'What to do']) {
       expect(section).toContain(`**${part}.**`);

@@ -278,7 +278,7 @@ describe('settings that are wrong', () => {
 });
 
 describe('the table of settings', () => {
-  it('the table of settings has a meaning for each, and defaults that its own readers accept', () => {
+  it('has a meaning for each, and defaults that its own readers accept', () => {
     for (const [name, setting] of Object.entries(settings)) {
       expect(setting.meaning, name).not.toBe('');
       if (setting.default !== undefined)
@@ -288,7 +288,7 @@ describe('the table of settings', () => {
 });
 
 describe('a name that begins with UPSTREAM_ and is no setting', () => {
-  it('a name that begins with UPSTREAM_ and is no setting is told of however far it is from one, but for names that another setting refers to', () => {
+  it('is told of however far it is from one, but for names that another setting refers to', () => {
     const environment = {
       ...enough,
       UPSTREAM_URL: 'x',

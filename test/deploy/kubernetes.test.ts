@@ -35,7 +35,15 @@ type Model = new (manifest: unknown) => { validate(): void };
 
 const folder = new URL('../../deploy/kubernetes/', import.meta.url);
 const store = ['store-deployment', 'store-service', 'store-networkpolicy'];
-const service = ['deployment', 'service', 'networkpolicy', 'poddisruptionbudget', 'podmonitor', ...store];
+const service = [
+  'serviceaccount',
+  'deployment',
+  'service',
+  'networkpolicy',
+  'poddisruptionbudget',
+  'podmonitor',
+  ...store,
+];
 
 async function parse<T = Manifest>(path: string): Promise<T> {
   const { parse: parseYaml } = (await importLibrary('yaml')) as { parse: (text: string) => T };

@@ -53,7 +53,7 @@ describe.skipIf(isMissing)('promtool', () => {
 describe('the link of an alert to its section', () => {
   it('the link of an alert to its section is made by the command that the page on alerts gives', () => {
     const rules = readFileSync(join(root, rulesFile), 'utf8');
-    const sections = rules.match(/^ +runbook: docs\/alerts\.md#\w+$/gm) ?? [];
+    const sections = rules.match(/^ +runbook_url: docs\/alerts\.md#\w+$/gm) ?? [];
     expect(sections).toHaveLength(rules.match(/- alert:/g)?.length ?? 0);
     // A made-up address would be opened in the middle of a night.
     expect(rules).not.toContain('://');

@@ -1,7 +1,10 @@
 /** The release workflow runs on GitHub alone; what can be checked of it elsewhere is its structure and its scripts. */
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
 
 interface Step {
@@ -58,7 +61,8 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
     const stepsOf = (job: string): string => JSON.stringify(jobs[job]?.steps);
     expect(stepsOf('publish-image')).toContain('cosign sign --yes');
     // Packages carry the repository that built them: npm compares.
-    expect(stepsOf('package')).toContain('npm pkg set \\"repository=github:$GITHUB_REPOSITORY\\"');
+    for (const set of ['repository=github:', 'homepage=$GITHUB_SERVER_URL/', 'bugs.url=$GITHUB_SERVER_URL/'])
+      expect(stepsOf('package')).toContain(`${set}$GITHUB_REPOSITORY`);
     for (const job of ['publish-image', 'publish-package'])
       expect(stepsOf(job)).toContain('actions/attest-build-provenance');
   });
@@ -117,6 +121,34 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
       expect(JSON.stringify(jobs['image']?.steps)).toContain('--build-arg NODE_IMAGE=\\"$NODE_IMAGE\\"');
     },
   );
+
+  it.each([
+    ['actions/checkout@v6', 1],
+    [`actions/checkout@${'0a'.repeat(20)}`, 1],
+    [`actions/checkout@${'0a'.repeat(20)} # v6.1.0`, 0],
+  ])('the release workflow is ended by a workflow that uses %s with the status %i', async (used, status) => {
+    const { jobs } = await workflow();
+    const script =
+      jobs['test']?.steps.find(({ name }) => name === 'Every action has a digest')?.run ?? 'false';
+    const folder = mkdtempSync(join(tmpdir(), 'gateway-workflows-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    mkdirSync(join(folder, '.github/workflows'), { recursive: true });
+    writeFileSync(join(folder, '.github/workflows/one.yml'), `    steps:\n      - uses: ${used}\n`);
+    expect(spawnSync('bash', ['-e', '-c', script], { cwd: folder }).status).toBe(status);
+    const here = fileURLToPath(new URL('../..', import.meta.url));
+    expect(spawnSync('bash', ['-e', '-c', script], { cwd: here }).status).toBe(0);
+  });
+
+  it('a pull request is tested by what a release runs first, and its workflow may read alone', async () => {
+    const { parse } = (await importLibrary('yaml')) as { parse: (yaml: string) => Workflow };
+    const path = new URL('../../.github/workflows/test.yml', import.meta.url);
+    const { permissions, jobs } = parse(readFileSync(path, 'utf8'));
+    const ofRelease = (await workflow()).jobs['test'];
+    expect(permissions).toEqual({});
+    expect(Object.keys(jobs)).toEqual(['test']);
+    expect({ ...jobs['test'], steps: [] }).toEqual({ ...ofRelease, steps: [] });
+    for (const step of jobs['test']?.steps ?? []) expect(ofRelease?.steps).toContainEqual(step);
+  });
 
   it('the release workflow has scripts that a shell can parse, with no expression of GitHub in them', async () => {
     const steps = Object.values((await workflow()).jobs).flatMap((job) => job.steps);

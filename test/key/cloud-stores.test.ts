@@ -44,7 +44,7 @@ const open = (from: string, load: (name: string) => Promise<unknown>) =>
   openStore(from, {}, 'UPSTREAM_API_KEY_FROM', load);
 
 describe('a secret in AWS Secrets Manager', () => {
-  it('a secret in AWS Secrets Manager is read whole, or one field of it, from text and from bytes', async () => {
+  it('is read whole, or one field of it, from text and from bytes', async () => {
     const arn = 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:team/wak-AbCdEf';
     const whole = awsWith({ AWSCURRENT: { SecretString: 'first-key' } });
     expect(await open(`aws-sm:${arn}`, whole.load).load(never)).toBe('first-key');
@@ -53,7 +53,7 @@ describe('a secret in AWS Secrets Manager', () => {
     expect(await open('aws-sm:team/wak#key', json.load).load(never)).toBe('first-key');
   });
 
-  it('a secret in AWS Secrets Manager has a previous value under AWSPREVIOUS, or none', async () => {
+  it('has a previous value under AWSPREVIOUS, or none', async () => {
     const both = awsWith({ AWSPREVIOUS: { SecretString: 'old-key' } });
     expect(await open('aws-sm:wak', both.load).loadPrevious?.(never)).toBe('old-key');
     const one = awsWith({ AWSPREVIOUS: named('ResourceNotFoundException') });
@@ -72,7 +72,7 @@ describe('a secret in AWS Secrets Manager', () => {
     [{ SecretString: 'not json secret-0123456789' }, /not JSON/],
     [{ SecretString: '{"other":"secret-0123456789"}' }, /no such field/],
     [{}, /empty/],
-  ])('a secret in AWS Secrets Manager that cannot be had is explained %#', async (value, reason) => {
+  ])('that cannot be had is explained %#', async (value, reason) => {
     const failure = await open('aws-sm:wak#key', awsWith({ AWSCURRENT: value }).load)
       .load(never)
       .catch(String);
@@ -88,7 +88,7 @@ describe('a secret in Google Secret Manager', () => {
     payload: { data: Buffer.from(text) },
   });
 
-  it('a secret in Google Secret Manager is read at its latest version, or at a given one, whole or by field', async () => {
+  it('is read at its latest version, or at a given one, whole or by field', async () => {
     const load = gcpWith({
       [`${secret}/versions/latest`]: version(7, 'latest-key'),
       [`${secret}/versions/3`]: version(3, '{"key":"third-key"}'),
@@ -97,7 +97,7 @@ describe('a secret in Google Secret Manager', () => {
     expect(await open(`gcp-sm:${secret}/versions/3#key`, load).load(never)).toBe('third-key');
   });
 
-  it('a secret in Google Secret Manager has the version before as its previous value, unless that was disabled', async () => {
+  it('has the version before as its previous value, unless that was disabled', async () => {
     const values = {
       [`${secret}/versions/latest`]: version(7, 'latest-key'),
       [`${secret}/versions/6`]: version(6, 'sixth-key') as ReturnType<typeof version> | Error,
@@ -110,7 +110,7 @@ describe('a secret in Google Secret Manager', () => {
     expect(await store.loadPrevious?.(never)).toBeUndefined();
   });
 
-  it('a secret in Google Secret Manager is read once there are credentials: a client that found none never looks again', async () => {
+  it('is read once there are credentials: a client that found none never looks again', async () => {
     const load = gcpWith({ [`${secret}/versions/latest`]: version(7, 'latest-key') });
     const { SecretManagerServiceClient: Working } = await load();
     let made = 0;
@@ -137,7 +137,7 @@ describe('a secret in Google Secret Manager', () => {
     [coded(14), /cannot be reached/],
     [new Error('Could not load the default credentials.'), /no Google credentials/],
     [{ name: 'x', payload: {} }, /empty/],
-  ])('a secret in Google Secret Manager that cannot be had is explained %#', async (value, reason) => {
+  ])('that cannot be had is explained %#', async (value, reason) => {
     const failure = await open(`gcp-sm:${secret}`, gcpWith({ [`${secret}/versions/latest`]: value }))
       .load(never)
       .catch(String);

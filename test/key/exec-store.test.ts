@@ -49,7 +49,7 @@ describe('a command line', () => {
     ['a\\ b c\\|d', ['a b', 'c|d']],
     ["--format='get(payload.data)'x", ['--format=get(payload.data)x']],
     ['gcloud --format=get(payload.data)', ['gcloud', '--format=get(payload.data)']],
-  ])('a command line %s is split as documented', (text, words) => {
+  ])('%s is split as documented', (text, words) => {
     expect(splitWords(text)).toEqual({ words });
   });
 
@@ -65,11 +65,11 @@ describe('a command line', () => {
     ['a `b`', /no shell/],
     ['a > b', /no shell/],
     ['a && b', /no shell/],
-  ])('a command line %s is refused', (text, reason) => {
+  ])('%s is refused', (text, reason) => {
     expect(splitWords(text)).toHaveProperty('reason', expect.stringMatching(reason));
   });
 
-  it('a command line that is refused ends the start with the name of the setting and nothing of the command', () => {
+  it('that is refused ends the start with the name of the setting and nothing of the command', () => {
     expect(() => openStore('exec:op read token-0123456789 |', {}, 'UPSTREAM_API_KEY_FROM')).toThrow(
       /^UPSTREAM_API_KEY_FROM: (?!.*0123456789)/,
     );
@@ -77,11 +77,11 @@ describe('a command line', () => {
 });
 
 describe('a command that gives the key', () => {
-  it('a command that gives the key is run without a shell, and what it prints is the key', async () => {
+  it('is run without a shell, and what it prints is the key', async () => {
     expect(await load('printf %s-%s first-key "0123 *"')).toBe('first-key-0123 *');
   });
 
-  it('a command that gives the key gets none of our secrets, nor what our settings name by env:, and the rest of the environment', async () => {
+  it('gets none of our secrets, nor what our settings name by env:, and the rest of the environment', async () => {
     const secrets = {
       UPSTREAM_API_KEY: 'own-key',
       UPSTREAM_API_KEY_FROM: 'env:NEW',
@@ -112,7 +112,7 @@ describe('a command that gives the key', () => {
     ['in its group', ''],
     ['that has left its group', 'setsid '],
   ])(
-    'a command that gives the key may leave a program running %s that holds its output open: the store waits for none of it',
+    'may leave a program running %s that holds its output open: the store waits for none of it',
     async (_, by) => {
       const pidFile = join(directory, `left${by.trim()}`);
       const before = pipes();
@@ -126,7 +126,7 @@ describe('a command that gives the key', () => {
     },
   );
 
-  it('a command that gives the key is named by its program alone', () => {
+  it('is named by its program alone', () => {
     const store = openStore('exec:op read --token=secret-0123456789', {}, 'UPSTREAM_API_KEY_FROM');
     expect(store.describe).toBe('exec:op');
     expect(store.local).toBe(false);
@@ -144,7 +144,7 @@ describe('a command that looks like the key itself', () => {
     },
   );
 
-  it('a command that looks like the key itself is named where there is such a program', async () => {
+  it('is named where there is such a program', async () => {
     const program = join(directory, 'print-key-v2-of-team7');
     await writeFile(program, '#!/bin/sh\necho first-key-0123456789\n', { mode: 0o700 });
     for (const [from, PATH] of [
@@ -174,7 +174,7 @@ describe('a command that fails', () => {
     ],
     ["sh -c 'kill -9 $$'", /the command was killed by SIGKILL$/],
     ["sh -c 'head -c 100000 /dev/zero'", /the command printed more than 64 KiB$/],
-  ])('a command that fails %s is explained, and nothing that it printed is', async (command, reason) => {
+  ])('%s is explained, and nothing that it printed is', async (command, reason) => {
     const failure = await load(command).catch((error: unknown) => error);
     expect(String(failure)).toMatch(reason);
     expect(String(failure)).not.toContain('secret-');
@@ -205,7 +205,7 @@ describe('a command that fails', () => {
     await expect(answer).rejects.toThrow(/the command was stopped/);
   });
 
-  it('a command that fails is stopped with everything that it has started', async () => {
+  it('is stopped with everything that it has started', async () => {
     const pidFile = join(directory, 'pid');
     const limit = new AbortController();
     const script = `sleep 600 & echo $! > ${pidFile}.new; mv ${pidFile}.new ${pidFile}; wait`;
@@ -220,7 +220,7 @@ describe('a command that fails', () => {
 });
 
 describe('a command that cannot be started', () => {
-  it('a command that cannot be started for want of a descriptor fails alone, and none of its arguments is printed', async () => {
+  it('for want of a descriptor fails alone, and none of its arguments is printed', async () => {
     const openStoreUrl = new URL('../../src/key/open-store.ts', import.meta.url);
     const script = `
       import { closeSync, openSync } from 'node:fs';
@@ -254,7 +254,7 @@ describe('a command that cannot be started', () => {
 });
 
 describe('a keyring over a command', () => {
-  it('a keyring over a command sees what the command gives now when the upstream refuses the key', async () => {
+  it('sees what the command gives now when the upstream refuses the key', async () => {
     const value = join(directory, 'value');
     await writeFile(value, 'first-key-0123456789\n');
     const keyring = await openKeyring({
@@ -292,7 +292,7 @@ describe('what a command says', () => {
     return { said, outcome };
   }
 
-  it('what a command says is passed on where it is listened to, and is in no message of the store', async () => {
+  it('is passed on where it is listened to, and is in no message of the store', async () => {
     const { said, outcome } = await heard('echo "not logged in: run vault login" >&2; exit 2');
     expect(said).toEqual(['not logged in: run vault login']);
     expect(outcome).toBe('exec:sh: the command ended with status 2');
@@ -303,14 +303,14 @@ describe('what a command says', () => {
     ['in base64', `echo ${key}; echo "header $(printf %s ${key} | base64)" >&2; exit 1`],
     ['though it is printed nowhere else', `echo "refused: ${key}" >&2; exit 1`],
     ['in a word that is too short for a key', 'echo pass-9876; echo "got pass-9876" >&2; exit 1'],
-  ])('what a command says has no key in it %s', async (_, script) => {
+  ])('has no key in it %s', async (_, script) => {
     const { said } = await heard(script);
     expect(said).toHaveLength(1);
     expect(said.join()).not.toMatch(/0123456789|c2tfbGl2ZV|9876/);
     expect(said.join()).toMatch(/the key is|header|refused|got/);
   });
 
-  it('what a command says is kept to its last 4 KiB', async () => {
+  it('is kept to its last 4 KiB', async () => {
     const { said } = await heard(
       'i=0; while [ $i -lt 2000 ]; do echo "line $i" >&2; i=$((i+1)); done; exit 1',
     );

@@ -104,7 +104,7 @@ describe('a file that is written in place, slowly', () => {
 });
 
 describe('a watched key file', () => {
-  it('a watched key file is seen through every swap of a Kubernetes mount', async () => {
+  it('is seen through every swap of a Kubernetes mount', async () => {
     const last = follow(await mount('value-1', 1));
     for (const version of [2, 3, 4, 5]) {
       await mount(`value-${version}`, version);
@@ -114,7 +114,7 @@ describe('a watched key file', () => {
 });
 
 describe('a key file that cannot be read', () => {
-  it('a key file that cannot be read is explained in plain words', async () => {
+  it('is explained in plain words', async () => {
     await expect(readKeyFile(join(directory, 'no')).load(never)).rejects.toThrow(/the file does not exist$/);
     await expect(readKeyFile(directory).load(never)).rejects.toThrow(/the file is a directory$/);
     await writeFile(join(directory, 'big'), 'k'.repeat(1024 * 1024));

@@ -1,9 +1,18 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Key } from '../../src/key/key.ts';
 import { AcceptedReads } from '../../src/key/key-monitor.ts';
-import type { Keyring, KeyringOptions } from '../../src/key/keyring.ts';
+import type { KeyringOptions } from '../../src/key/keyring.ts';
 import { type Evidence, type Finding, judgeSuspicion, judgeTrial } from '../../src/key/suspicion.ts';
-import { down, FakeStore, key1, key2, key3, keyringOf, readOf } from '../support/fake-store.ts';
+import {
+  down,
+  FakeStore,
+  inUse,
+  key1,
+  key2,
+  key3,
+  keyringOf,
+  readOf,
+  within,
+} from '../support/fake-store.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -35,16 +44,6 @@ async function started(options: Partial<KeyringOptions> = {}) {
   return { store, keyring, checkWith, events, says, asked, swap, kinds };
 }
 
-function inUse({ current }: Keyring): Key {
-  if (current === undefined) throw new Error('no key');
-  return current;
-}
-
-const within = (ms: number) => ({
-  signal: new AbortController().signal,
-  deadlineMs: performance.now() + ms,
-});
-
 describe('a new key, while the one in use is accepted', () => {
   it.each([200, 304, 403])(
     'a new key is taken into use when the upstream answers %i to one read of its own',
@@ -62,7 +61,6 @@ describe('a new key, while the one in use is accepted', () => {
       // What was in use before is searched for a while, and then forgotten.
       await vi.advanceTimersByTimeAsync(11 * 60_000);
       expect(keyring.scrub.redact(key1)).toBe(key1);
-      keyring.close();
     },
   );
 
@@ -85,7 +83,6 @@ describe('a new key, while the one in use is accepted', () => {
     ]);
     // It may be in an answer to its trial.
     expect(keyring.scrub.redact(key2)).not.toBe(key2);
-    keyring.close();
   });
 
   it('a new key is tried again at growing intervals, at most every minute, and used once it is accepted', async () => {
@@ -99,7 +96,6 @@ describe('a new key, while the one in use is accepted', () => {
     expect(kinds()).toEqual(['loaded', 'rotated', 'new-key-refused', 'accepted']);
     await vi.advanceTimersByTimeAsync(600_000);
     expect(asked).toHaveLength(10);
-    keyring.close();
   });
 
   it.each<[string, Says, RegExp]>([
@@ -123,7 +119,6 @@ describe('a new key, while the one in use is accepted', () => {
     await vi.advanceTimersByTimeAsync(80_000);
     expect(inUse(keyring).hasValue(key2)).toBe(true);
     expect(events.at(-1)).toMatchObject({ kind: 'accepted' });
-    keyring.close();
   });
 
   it('a new key is accepted by the other read of the specification where the one that confirms keys does not work', async () => {
@@ -136,7 +131,6 @@ describe('a new key, while the one in use is accepted', () => {
     await vi.advanceTimersByTimeAsync(1_000);
     expect(inUse(keyring).hasValue(key2)).toBe(true);
     expect(asked.map(({ path }) => path)).toEqual(['/users/api-keys/', '/analytics/accounts/']);
-    keyring.close();
   });
 
   it('a new key is tried again at once on SIGHUP', async () => {
@@ -147,7 +141,6 @@ describe('a new key, while the one in use is accepted', () => {
     await keyring.reload();
     await vi.advanceTimersByTimeAsync(0);
     expect(inUse(keyring).hasValue(key2)).toBe(true);
-    keyring.close();
   });
 
   it('a new key gives way to the next one that the store gives', async () => {
@@ -168,7 +161,6 @@ describe('a new key, while the one in use is accepted', () => {
     expect(kinds()).toEqual(['loaded', 'rotated', 'rotated', 'accepted']);
     await vi.advanceTimersByTimeAsync(11 * 60_000);
     expect(keyring.scrub.redact(key2)).toBe(key2);
-    keyring.close();
   });
 
   it('a new key is dropped where the store goes back to the key in use', async () => {
@@ -180,7 +172,6 @@ describe('a new key, while the one in use is accepted', () => {
     expect(events.at(-1)).toMatchObject({ kind: 'went-back', generation: 1 });
     await vi.advanceTimersByTimeAsync(600_000);
     expect(asked).toHaveLength(1);
-    keyring.close();
   });
 
   it('a new key stays on trial while the store fails', async () => {
@@ -190,7 +181,6 @@ describe('a new key, while the one in use is accepted', () => {
     says[key2] = 200;
     await vi.advanceTimersByTimeAsync(1_000);
     expect(inUse(keyring).hasValue(key2)).toBe(true);
-    keyring.close();
   });
 
   it('a new key is used at once, and confirmed by the first answer, where new keys are not tried', async () => {
@@ -205,7 +195,6 @@ describe('a new key, while the one in use is accepted', () => {
       keyring.accepted(key, 200, performance.now(), readOf('list-accounts'));
     expect(kinds()).toEqual(['loaded', 'rotated', 'accepted']);
     expect(asked).toEqual([]);
-    keyring.close();
   });
 });
 
@@ -225,7 +214,6 @@ describe('a new key, once the one in use is refused', () => {
     await vi.advanceTimersByTimeAsync(120_000);
     // Nothing was asked with the old one, and the new one is on trial no more.
     expect(asked.map(({ generation }) => generation)).toEqual([2]);
-    keyring.close();
   });
 
   it('a new key is used at once where the store gives it only then', async () => {
@@ -238,7 +226,6 @@ describe('a new key, once the one in use is refused', () => {
     expect((await replaced)?.hasValue(key2)).toBe(true);
     expect(kinds()).toEqual(['loaded', 'rotated']);
     expect(asked).toEqual([]);
-    keyring.close();
   });
 
   it('a new key is tried again at once where it was refused before, and requests that wait get it', async () => {
@@ -252,7 +239,6 @@ describe('a new key, once the one in use is refused', () => {
     await vi.advanceTimersByTimeAsync(0);
     expect((await replaced)?.hasValue(key2)).toBe(true);
     expect(kinds()).toEqual(['loaded', 'rotated', 'new-key-refused', 'accepted']);
-    keyring.close();
   });
 
   it('a new key does not replace it where it is refused and the 401 was about one operation', async () => {
@@ -264,7 +250,6 @@ describe('a new key, once the one in use is refused', () => {
     expect(keyring.current).toBe(old);
     expect(keyring.standingOf(old)).toBe('healthy');
     expect(kinds()).toEqual(['loaded', 'rotated', 'new-key-refused', 'operation-refused']);
-    keyring.close();
   });
 
   it('a new key ends the rejection of both when it is accepted', async () => {
@@ -281,7 +266,6 @@ describe('a new key, once the one in use is refused', () => {
     expect(inUse(keyring).hasValue(key2)).toBe(true);
     expect(keyring.health()).toMatchObject({ rejected: false, newKey: null });
     expect(kinds()).toEqual(['loaded', 'rotated', 'new-key-refused', 'rejected', 'accepted']);
-    keyring.close();
   });
 
   it('a new key is tried while the previous key is in use, which stays until then', async () => {
@@ -301,7 +285,6 @@ describe('a new key, once the one in use is refused', () => {
     expect(inUse(keyring).hasValue(key2)).toBe(true);
     expect(keyring.health()).toMatchObject({ fallenBack: false, newKey: null });
     expect(kinds().slice(1)).toEqual(['fell-back', 'rotated', 'new-key-refused', 'accepted']);
-    keyring.close();
   });
 });
 

@@ -1,7 +1,19 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
-import { down, FakeStore, key1, key2, key3, keyringOf, readOf, unwatched } from '../support/fake-store.ts';
+import {
+  down,
+  FakeStore,
+  inUse,
+  key1,
+  key2,
+  key3,
+  keyringOf,
+  otherAfterRefusal,
+  readOf,
+  unwatched,
+  within,
+} from '../support/fake-store.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -11,10 +23,6 @@ afterEach(() => {
 });
 
 const kinds = (events: ReadonlyArray<{ kind: string }>) => events.map((event) => event.kind);
-const within = (ms: number) => ({
-  signal: new AbortController().signal,
-  deadlineMs: performance.now() + ms,
-});
 
 describe('the start', () => {
   const open = (from: string, environment: Record<string, string> = {}) =>
@@ -33,7 +41,7 @@ describe('the start', () => {
     ['env:KEY', /env:KEY: the environment variable is not set/],
     ['file:/no/such/file', /file:\/no\/such\/file: the file does not exist/],
   ])(
-    'the start of the keyring is refused with the setting %j, whose value is not in the message',
+    'of the keyring is refused with the setting %j, whose value is not in the message',
     async (from, text) => {
       const failure = await open(from).catch((error: unknown) => error);
       expect(failure).toBeInstanceOf(KeyStoreError);
@@ -58,7 +66,7 @@ describe('the start', () => {
   );
 
   it.each(['', ' \n', 'short', `${key1}\nX-Evil: 1`, `\uFEFF${key1}`, `${key1}\u00e9`, 'k'.repeat(65_536)])(
-    'the start of the keyring is refused when a local store holds the malformed key %#, and no word of it is repeated',
+    'of the keyring is refused when a local store holds the malformed key %#, and no word of it is repeated',
     async (value) => {
       const failure = await open('env:KEY', { KEY: value }).catch((error: unknown) => error);
       expect(failure).toBeInstanceOf(KeyStoreError);
@@ -73,7 +81,6 @@ describe('the start', () => {
     await expect(keyring.ready).resolves.toBe(true);
     expect(kinds(events)).toEqual(['loaded']);
     expect(JSON.stringify(events)).not.toContain(key1);
-    keyring.close();
   });
 
   it('the keyring at its start goes on without a key while a network store is down, and becomes ready when it is back', async () => {
@@ -87,7 +94,6 @@ describe('the start', () => {
     await vi.advanceTimersByTimeAsync(4_000);
     await expect(keyring.ready).resolves.toBe(true);
     expect(kinds(events)).toEqual(['waiting', 'loaded']);
-    keyring.close();
   });
 
   it('the keyring of one workspace of several goes on asking after 30 s without a key, and takes the one that comes', async () => {
@@ -101,7 +107,6 @@ describe('the start', () => {
     await vi.advanceTimersByTimeAsync(4_000);
     expect(keyring.generation()).toBe(1);
     expect(kinds(events)).toEqual(['waiting', 'gave-up', 'loaded']);
-    keyring.close();
   });
 
   it('the keyring at its start gives up after 30 s without a key from a network store, and says why', async () => {
@@ -119,7 +124,7 @@ describe('the start', () => {
 });
 
 describe('a change of the store', () => {
-  it('a change of the store makes a generation of every new value, and of one that comes back', async () => {
+  it('makes a generation of every new value, and of one that comes back', async () => {
     const store = new FakeStore(key1);
     const { keyring, events } = await keyringOf(store);
     for (const [value, generation] of [
@@ -133,11 +138,10 @@ describe('a change of the store', () => {
       expect(keyring.generation()).toBe(generation);
     }
     expect(kinds(events)).toEqual(['loaded', 'rotated', 'rotated']);
-    keyring.close();
   });
 
   it.each(['', '\n', 'two\nlines', `\uFEFF${key2}`, `${key2}é`, `${key2}\r\nx`, 'k'.repeat(1024 * 1024)])(
-    'a change of the store to the bad value %# keeps the last good key and says so once',
+    'to the bad value %# keeps the last good key and says so once',
     async (value) => {
       const store = new FakeStore(key1);
       const { keyring, events } = await keyringOf(store);
@@ -150,20 +154,18 @@ describe('a change of the store', () => {
       await vi.advanceTimersByTimeAsync(0);
       expect(keyring.current?.hasValue(key2)).toBe(true);
       expect(kinds(events)).toEqual(['loaded', 'reload-failed', 'reload-recovered', 'rotated']);
-      keyring.close();
     },
   );
 
-  it('a change of the store is found by asking again where the store has no watch', async () => {
+  it('is found by asking again where the store has no watch', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(unwatched(store), { refreshMs: 5_000 });
     store.value = key2;
     await vi.advanceTimersByTimeAsync(5_000);
     expect(keyring.generation()).toBe(2);
-    keyring.close();
   });
 
-  it('a change of the store that comes while a read is under way is read again', async () => {
+  it('that comes while a read is under way is read again', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     let finish: (text: string) => void = () => {};
@@ -175,10 +177,9 @@ describe('a change of the store', () => {
     finish(key1);
     await vi.advanceTimersByTimeAsync(0);
     expect(keyring.current?.hasValue(key2)).toBe(true);
-    keyring.close();
   });
 
-  it('a change of the store leaves the store that hangs with the last good key, and asks it again later', async () => {
+  it('leaves the store that hangs with the last good key, and asks it again later', async () => {
     const store = new FakeStore(key1, false);
     const { keyring, events } = await keyringOf(unwatched(store), { refreshMs: 5_000 });
     await vi.advanceTimersByTimeAsync(0);
@@ -189,17 +190,15 @@ describe('a change of the store', () => {
     store.value = key2;
     await vi.advanceTimersByTimeAsync(20_000);
     expect(keyring.current?.hasValue(key2)).toBe(true);
-    keyring.close();
   });
 });
 
 describe('a refused key', () => {
-  it('a refused key is replaced by what the store has by now, with one read for all', async () => {
+  it('is replaced by what the store has by now, with one read for all', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     await vi.advanceTimersByTimeAsync(0);
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     const loads = store.loads;
     store.value = key2;
     const replaced = Array.from({ length: 20 }, () => {
@@ -209,18 +208,16 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(0);
     for (const key of await Promise.all(replaced)) expect(key?.hasValue(key2)).toBe(true);
     expect(store.loads - loads).toBe(1);
-    keyring.close();
   });
 
-  it('a refused key waits 2 s for a swap, then is rejected; probes come at growing intervals', async () => {
+  it('waits 2 s for a swap, then is rejected; checks come at growing intervals', async () => {
     const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
-    const probes: number[] = [];
+    const checks: number[] = [];
     checkWith(() => {
-      probes.push(performance.now());
+      checks.push(performance.now());
       return Promise.resolve(401);
     });
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.refused(old, readOf('list-accounts'));
     const replaced = keyring.replace(old, within(25_000));
     await vi.advanceTimersByTimeAsync(1_900);
@@ -233,29 +230,25 @@ describe('a refused key', () => {
     expect(keyring.health()).toMatchObject({ beside: { suspect: false }, rejected: true });
     await vi.advanceTimersByTimeAsync(200_000);
     // The first tells whether the 401 was about the key at all.
-    expect(probes.map((atMs) => Math.round((atMs - rejectedMs) / 100) * 100)).toEqual([
+    expect(checks.map((atMs) => Math.round((atMs - rejectedMs) / 100) * 100)).toEqual([
       -2000, 1000, 3000, 7000, 15000, 31000, 63000, 123000, 183000,
     ]);
     expect(kinds(events)).toEqual(['loaded', 'rejected']);
-    keyring.close();
   });
 
-  it('a refused key does not hold a request beyond its deadline', async () => {
+  it('does not hold a request beyond its deadline', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.refused(old, readOf('list-accounts'));
     const replaced = keyring.replace(old, within(300));
     await vi.advanceTimersByTimeAsync(300);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(old)).toBe('suspect');
-    keyring.close();
   });
 
   it('a request that waits for a refused key gets the 401 as its reason, and not its own deadline', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.refused(old, readOf('list-accounts'));
     const late = new AbortController();
     setTimeout(() => late.abort('too late'), 300);
@@ -263,16 +256,14 @@ describe('a refused key', () => {
     const outcome = replaced.catch((reason: unknown) => reason);
     await vi.advanceTimersByTimeAsync(300);
     expect(await outcome).toBeUndefined();
-    keyring.close();
   });
 
-  it('a refused key is good when a probe is answered, and the refused operation holds up no request for a minute', async () => {
+  it('is good when a check is answered, and the refused operation holds up no request for a minute', async () => {
     const store = new FakeStore(key1);
     store.previous = key2;
     const { keyring, checkWith, events } = await keyringOf(store);
     checkWith(() => Promise.resolve(200));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.refused(old, readOf('/odd/'));
     keyring.refused(old, readOf('/other-odd/'));
     expect(keyring.standingOf(old)).toBe('suspect');
@@ -301,10 +292,9 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(0);
     keyring.refused(old, readOf('list-accounts'));
     expect(keyring.standingOf(old)).toBe('suspect');
-    keyring.close();
   });
 
-  it('a refused key tells nothing of the one after it: neither which operation is to blame, nor which read was accepted', async () => {
+  it('tells nothing of the one after it: neither which operation is to blame, nor which read was accepted', async () => {
     const store = new FakeStore(key1);
     const { keyring, checkWith } = await keyringOf(store);
     const asked: string[] = [];
@@ -312,45 +302,39 @@ describe('a refused key', () => {
       asked.push(path);
       return Promise.resolve(200);
     });
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.accepted(old, 200, performance.now(), readOf('posts'));
     keyring.refused(old, readOf('/odd/'));
     await vi.advanceTimersByTimeAsync(0);
     expect(keyring.standingOf(old)).toBe('healthy');
     store.swap(key2);
     await vi.advanceTimersByTimeAsync(0);
-    const next = keyring.current;
-    if (next === undefined) throw new Error('no key');
+    const next = inUse(keyring);
     keyring.refused(next, readOf('/odd/'));
     expect(keyring.standingOf(next)).toBe('suspect');
     await vi.advanceTimersByTimeAsync(0);
     expect(asked).toEqual(['/posts/', '/users/api-keys/']);
-    keyring.close();
   });
 
-  it('a refused key is rejected, and the log says why, where the previous one cannot be read', async () => {
+  it('is rejected, and the log says why, where the previous one cannot be read', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(key2), {
       previousFrom: 'old:',
       open: (from) => new FakeStore(from === 'old:' ? down : key2),
     });
-    const newest = keyring.current;
-    if (newest === undefined) throw new Error('no key');
+    const newest = inUse(keyring);
     keyring.refused(newest, readOf('list-accounts'));
     await vi.advanceTimersByTimeAsync(2_000);
     expect(events.slice(1)).toMatchObject([
       { kind: 'previous-failed', level: 'warn', reason: expect.stringContaining('refused the connection') },
       { kind: 'rejected' },
     ]);
-    keyring.close();
   });
 
-  it('a refused key is accepted again when a later probe is answered, and then no operation is to blame', async () => {
+  it('is accepted again when a later check is answered, and then no operation is to blame', async () => {
     const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
     let status = 401;
     checkWith(() => Promise.resolve(status));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.refused(old, readOf('list-accounts'));
     await vi.advanceTimersByTimeAsync(2_000);
     expect(keyring.standingOf(old)).toBe('rejected');
@@ -360,7 +344,6 @@ describe('a refused key', () => {
     expect(kinds(events)).toEqual(['loaded', 'rejected', 'accepted-again']);
     keyring.refused(old, readOf('list-accounts'));
     expect(keyring.standingOf(old)).toBe('suspect');
-    keyring.close();
   });
 
   it.each([
@@ -371,25 +354,19 @@ describe('a refused key', () => {
     [404, 'suspect'],
     [429, 'suspect'],
     [500, 'suspect'],
-  ] as const)(
-    'a refused key that the upstream answers with %i afterwards is %s',
-    async (status, standing) => {
-      const { keyring } = await keyringOf(new FakeStore(key1));
-      const key = keyring.current;
-      if (key === undefined) throw new Error('no key');
-      keyring.refused(key, readOf('list-accounts'));
-      await vi.advanceTimersByTimeAsync(10);
-      keyring.accepted(key, status, performance.now(), readOf('list-accounts'));
-      expect(keyring.standingOf(key)).toBe(standing);
-      expect(keyring.health().lastAcceptedAt === null).toBe(standing === 'suspect');
-      keyring.close();
-    },
-  );
-
-  it('a refused key stays suspect when a request sent before the refusal is answered late', async () => {
+  ] as const)('that the upstream answers with %i afterwards is %s', async (status, standing) => {
     const { keyring } = await keyringOf(new FakeStore(key1));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const key = inUse(keyring);
+    keyring.refused(key, readOf('list-accounts'));
+    await vi.advanceTimersByTimeAsync(10);
+    keyring.accepted(key, status, performance.now(), readOf('list-accounts'));
+    expect(keyring.standingOf(key)).toBe(standing);
+    expect(keyring.health().lastAcceptedAt === null).toBe(standing === 'suspect');
+  });
+
+  it('stays suspect when a request sent before the refusal is answered late', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const old = inUse(keyring);
     const sentMs = performance.now();
     await vi.advanceTimersByTimeAsync(10);
     keyring.refused(old, readOf('list-accounts'));
@@ -398,10 +375,9 @@ describe('a refused key', () => {
     expect(keyring.standingOf(old)).toBe('suspect');
     keyring.accepted(old, 200, performance.now(), readOf('list-accounts'));
     expect(keyring.standingOf(old)).toBe('healthy');
-    keyring.close();
   });
 
-  const provesNothing: readonly [name: string, probe: () => Promise<number | undefined>][] = [
+  const provesNothing: readonly [name: string, check: () => Promise<number | undefined>][] = [
     ['hang', () => new Promise<number>(() => {})],
     ['are answered with a fault', () => Promise.resolve(503)],
     ['are answered with 404', () => Promise.resolve(404)],
@@ -409,52 +385,44 @@ describe('a refused key', () => {
     ['are not answered', () => Promise.reject(new Error('unreachable'))],
   ];
 
-  it.each(provesNothing)(
-    'a refused key stays in use, and nothing falls back, while probes %s',
-    async (_, probe) => {
-      const store = new FakeStore(key1);
-      store.previous = key2;
-      const { keyring, checkWith, events } = await keyringOf(store);
-      checkWith(probe);
-      const old = keyring.current;
-      if (old === undefined) throw new Error('no key');
-      keyring.refused(old, readOf('odd'));
-      expect(keyring.standingOf(old)).toBe('suspect');
-      const replaced = keyring.replace(old, within(25_000));
-      await vi.advanceTimersByTimeAsync(2_000);
-      // The one that was refused waited for a swap; others go up.
-      await expect(replaced).resolves.toBe(old);
-      expect(keyring.standingOf(old)).toBe('healthy');
-      await vi.advanceTimersByTimeAsync(60_000);
-      expect(keyring.standingOf(old)).toBe('healthy');
-      expect(keyring.current).toBe(old);
-      expect(kinds(events)).toEqual(['loaded', 'operation-refused']);
-      keyring.close();
-    },
-  );
+  it.each(provesNothing)('stays in use, and nothing falls back, while checks %s', async (_, check) => {
+    const store = new FakeStore(key1);
+    store.previous = key2;
+    const { keyring, checkWith, events } = await keyringOf(store);
+    checkWith(check);
+    const old = inUse(keyring);
+    keyring.refused(old, readOf('odd'));
+    expect(keyring.standingOf(old)).toBe('suspect');
+    const replaced = keyring.replace(old, within(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    // The one that was refused waited for a swap; others go up.
+    await expect(replaced).resolves.toBe(old);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    expect(keyring.current).toBe(old);
+    expect(kinds(events)).toEqual(['loaded', 'operation-refused']);
+  });
 
   it.each(provesNothing)(
-    'a refused key is rejected while probes %s once reads of two operations were refused and none is accepted',
-    async (_, probe) => {
+    'is rejected while checks %s once reads of two operations were refused and none is accepted',
+    async (_, check) => {
       const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
-      checkWith(probe);
-      const old = keyring.current;
-      if (old === undefined) throw new Error('no key');
+      checkWith(check);
+      const old = inUse(keyring);
       keyring.refused(old, readOf('one'));
       await vi.advanceTimersByTimeAsync(1_900);
       keyring.refused(old, readOf('other'));
       await vi.advanceTimersByTimeAsync(100);
       expect(keyring.standingOf(old)).toBe('rejected');
       expect(kinds(events)).toEqual(['loaded', 'rejected']);
-      keyring.close();
     },
   );
 
-  it('a refused key stays in use when two operations are refused, a third was accepted before, and probes prove nothing', async () => {
+  it('stays in use when two operations are refused, a third was accepted before, and checks prove nothing', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     checkWith(() => Promise.resolve(500));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.accepted(old, 200, performance.now(), readOf('third'));
     keyring.refused(old, readOf('one'));
     keyring.refused(old, readOf('other'));
@@ -465,16 +433,14 @@ describe('a refused key', () => {
     expect(keyring.standingOf(old)).toBe('suspect');
     await vi.advanceTimersByTimeAsync(100);
     expect(keyring.standingOf(old)).toBe('rejected');
-    keyring.close();
   });
 
-  it('a refused key gives way to the previous one, and is not rejected, where the only operation is refused twice', async () => {
+  it('gives way to the previous one, and is not rejected, where the only operation is refused twice', async () => {
     const store = new FakeStore(key1);
     store.previous = key2;
     const { keyring, checkWith, events } = await keyringOf(store);
     checkWith((_key, { operation }) => Promise.resolve(operation === 'only' ? 401 : 500));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.refused(old, readOf('only'));
     await vi.advanceTimersByTimeAsync(2_000);
     const previous = await keyring.replace(old, within(25_000));
@@ -485,18 +451,16 @@ describe('a refused key', () => {
     expect(keyring.standingOf(old)).toBe('healthy');
     expect(keyring.current).toBe(old);
     expect(kinds(events)).toEqual(['loaded', 'operation-refused']);
-    keyring.close();
   });
 
-  it('a refused key is probed with the read that was accepted last, then with the specification’s, then with the refused one', async () => {
+  it('is checked with the read that was accepted last, then with the specification’s, then with the refused one', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     const asked: string[] = [];
     checkWith((_key, { path, query }) => {
       asked.push(path + query);
       return Promise.resolve(500);
     });
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     for (const [atMs, read] of [
       [1, { ...readOf('a'), query: '?first' }],
       [3, { ...readOf('b'), query: '?last' }],
@@ -508,7 +472,6 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(500);
     // Of the refused operation the read that was accepted before.
     expect(asked).toEqual(['/b/?last', '/users/api-keys/', '/analytics/accounts/', '/a/?first']);
-    keyring.close();
   });
 
   it.each([
@@ -517,21 +480,18 @@ describe('a refused key', () => {
   ] as const)('a refused key %s', async (_, toAccounts, standing) => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     checkWith((_key, { path }) => Promise.resolve(path === '/analytics/accounts/' ? toAccounts : 401));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.refused(old, { ...readOf('list-api-keys'), path: '/users/api-keys/' });
     await vi.advanceTimersByTimeAsync(2_000);
     expect(keyring.standingOf(old)).toBe(standing);
-    keyring.close();
   });
 
-  it('a refused key stays in use where all is refused but the one read of the specification that was asked last', async () => {
+  it('stays in use where all is refused but the one read of the specification that was asked last', async () => {
     const store = new FakeStore(key1);
     store.previous = key2;
     const { keyring, checkWith, events } = await keyringOf(store);
     checkWith((_key, { operation }) => Promise.resolve(operation === 'list-accounts' ? 200 : 401));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.refused(old, readOf('posts'));
     await vi.advanceTimersByTimeAsync(100);
     keyring.refused(old, readOf('comments'));
@@ -539,15 +499,13 @@ describe('a refused key', () => {
     expect(keyring.standingOf(old)).toBe('healthy');
     expect(keyring.current).toBe(old);
     expect(kinds(events)).not.toContain('rejected');
-    keyring.close();
   });
 
-  it('a refused key stays in use where a read of the specification was accepted before and its probe proves nothing', async () => {
+  it('stays in use where a read of the specification was accepted before and its check proves nothing', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     let toAccounts = 503;
     checkWith((_key, { operation }) => Promise.resolve(operation === 'list-accounts' ? toAccounts : 401));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.accepted(old, 200, performance.now(), readOf('list-accounts'));
     keyring.refused(old, readOf('posts'));
     await vi.advanceTimersByTimeAsync(3_000);
@@ -557,18 +515,16 @@ describe('a refused key', () => {
     keyring.refused(old, readOf('list-accounts'));
     await vi.advanceTimersByTimeAsync(3_000);
     expect(keyring.standingOf(old)).toBe('rejected');
-    keyring.close();
   });
 
-  it('a refused key that was rejected is probed with each read of the specification again and again, however many others were refused', async () => {
+  it('that was rejected is checked with each read of the specification again and again, however many others were refused', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     let asked: string[] = [];
     checkWith((_key, { operation }) => {
       asked.push(operation);
       return Promise.resolve(401);
     });
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     for (let at = 0; at < 50; at++) keyring.refused(old, readOf(`read-${at}`));
     await vi.advanceTimersByTimeAsync(2_000);
     expect(keyring.standingOf(old)).toBe('rejected');
@@ -578,17 +534,15 @@ describe('a refused key', () => {
       expect(asked).toEqual(expect.arrayContaining(['list-api-keys', 'list-accounts']));
       expect(asked.some((operation) => operation.startsWith('read-'))).toBe(true);
     }
-    keyring.close();
   });
 
-  it('a refused key is rejected, or gives way, also when the upstream takes longer than two seconds to refuse a probe', async () => {
+  it('is rejected, or gives way, also when the upstream takes longer than two seconds to refuse a check', async () => {
     for (const previous of [undefined, key2]) {
       const store = new FakeStore(key1);
       store.previous = previous;
       const { keyring, checkWith } = await keyringOf(store);
       checkWith(() => new Promise((resolve) => setTimeout(() => resolve(401), 5_000)));
-      const old = keyring.current;
-      if (old === undefined) throw new Error('no key');
+      const old = inUse(keyring);
       keyring.refused(old, readOf('list-accounts'));
       await vi.advanceTimersByTimeAsync(4_900);
       expect(keyring.standingOf(old)).toBe('healthy');
@@ -596,16 +550,14 @@ describe('a refused key', () => {
       expect(keyring.standingOf(old)).toBe(previous === undefined ? 'rejected' : 'suspect');
       const other = await keyring.replace(old, within(25_000));
       expect(other?.hasValue(key2)).toBe(previous === undefined ? undefined : true);
-      keyring.close();
     }
   });
 
-  it('a refused key that was rejected has a way out though the specification’s read never works', async () => {
+  it('that was rejected has a way out though the specification’s read never works', async () => {
     const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
     let accepted = false;
     checkWith((_key, { operation }) => Promise.resolve(accepted && operation === 'b' ? 200 : 401));
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     keyring.accepted(old, 200, performance.now(), readOf('b'));
     keyring.refused(old, readOf('a'));
     await vi.advanceTimersByTimeAsync(10_000);
@@ -614,20 +566,18 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(60_000);
     expect(keyring.standingOf(old)).toBe('healthy');
     expect(kinds(events)).toEqual(['loaded', 'rejected', 'accepted-again']);
-    keyring.close();
   });
 
-  it('a refused key holds up no request for longer while the store hangs; what it gives in the end is used', async () => {
+  it('holds up no request for longer while the store hangs; what it gives in the end is used', async () => {
     const store = new FakeStore(key1, false);
     const { keyring, checkWith, events } = await keyringOf(unwatched(store), { refreshMs: 600_000 });
     await vi.advanceTimersByTimeAsync(0);
-    const probes: number[] = [];
+    const checks: number[] = [];
     checkWith(() => {
-      probes.push(performance.now());
+      checks.push(performance.now());
       return Promise.resolve(401);
     });
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     let give: (text: string) => void = () => {};
     store.value = new Promise((resolve) => {
       give = resolve;
@@ -638,18 +588,17 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(2_000);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(old)).toBe('rejected');
-    // Nor does it hold up the probes.
+    // Nor does it hold up the checks.
     await vi.advanceTimersByTimeAsync(5_000);
-    expect(probes.length).toBeGreaterThanOrEqual(3);
+    expect(checks.length).toBeGreaterThanOrEqual(3);
     expect(store.loads - loads).toBe(1);
     give(key2);
     await vi.advanceTimersByTimeAsync(0);
     expect(keyring.current?.hasValue(key2)).toBe(true);
     expect(kinds(events)).toEqual(['loaded', 'rejected', 'rotated']);
-    keyring.close();
   });
 
-  it('a refused key holds up no request for longer while the store of the previous key hangs, which is tried when it comes', async () => {
+  it('holds up no request for longer while the store of the previous key hangs, which is tried when it comes', async () => {
     const store = new FakeStore(key2);
     const { keyring, checkWith, events } = await keyringOf(store);
     let give: (text: string) => void = () => {};
@@ -658,8 +607,7 @@ describe('a refused key', () => {
         give = resolve;
       });
     checkWith(() => Promise.resolve(401));
-    const newest = keyring.current;
-    if (newest === undefined) throw new Error('no key');
+    const newest = inUse(keyring);
     keyring.refused(newest, readOf('list-accounts'));
     const replaced = keyring.replace(newest, within(25_000));
     await vi.advanceTimersByTimeAsync(2_000);
@@ -673,20 +621,14 @@ describe('a refused key', () => {
     keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
     expect(keyring.current?.hasValue(key1)).toBe(true);
     expect(kinds(events)).toEqual(['loaded', 'rejected', 'fell-back']);
-    keyring.close();
   });
 
-  it('a refused key gives way to the previous one, which is adopted when the upstream takes it', async () => {
+  it('gives way to the previous one, which is adopted when the upstream takes it', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
     const { keyring, events } = await keyringOf(store);
-    const newest = keyring.current;
-    if (newest === undefined) throw new Error('no key');
-    keyring.refused(newest, readOf('list-accounts'));
-    const replaced = keyring.replace(newest, within(25_000));
-    await vi.advanceTimersByTimeAsync(2_000);
-    const previous = await replaced;
-    if (previous === undefined) throw new Error('nothing to fall back to');
+    const newest = inUse(keyring);
+    const previous = await otherAfterRefusal(keyring);
     expect(previous.hasValue(key1)).toBe(true);
     expect(keyring.current).toBe(newest);
     keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
@@ -703,20 +645,13 @@ describe('a refused key', () => {
     expect(keyring.current?.hasValue(key3)).toBe(true);
     await vi.advanceTimersByTimeAsync(11 * 60_000);
     expect(keyring.scrub.redact(key2)).toBe(key2);
-    keyring.close();
   });
 
-  it('a refused key is replaced for good when its store goes back to the key that was fallen back to', async () => {
+  it('is replaced for good when its store goes back to the key that was fallen back to', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
     const { keyring, events } = await keyringOf(store);
-    const newest = keyring.current;
-    if (newest === undefined) throw new Error('no key');
-    keyring.refused(newest, readOf('list-accounts'));
-    const replaced = keyring.replace(newest, within(25_000));
-    await vi.advanceTimersByTimeAsync(2_000);
-    const previous = await replaced;
-    if (previous === undefined) throw new Error('nothing to fall back to');
+    const previous = await otherAfterRefusal(keyring);
     keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
     expect(keyring.health()).toMatchObject({ fallenBack: true, source: 'fake:store (previous)' });
     store.swap(key1);
@@ -724,38 +659,29 @@ describe('a refused key', () => {
     expect(keyring.current).toBe(previous);
     expect(keyring.health()).toMatchObject({ fallenBack: false, source: 'fake:store', generation: 2 });
     expect(kinds(events)).toEqual(['loaded', 'fell-back']);
-    keyring.close();
   });
 
-  it('a refused key does not give way to a previous one of the same value', async () => {
+  it('does not give way to a previous one of the same value', async () => {
     const store = new FakeStore(key2);
     store.previous = key2;
     const { keyring } = await keyringOf(store);
-    const newest = keyring.current;
-    if (newest === undefined) throw new Error('no key');
+    const newest = inUse(keyring);
     keyring.refused(newest, readOf('list-accounts'));
     const replaced = keyring.replace(newest, within(25_000));
     await vi.advanceTimersByTimeAsync(2_000);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(newest)).toBe('rejected');
-    keyring.close();
   });
 
-  it('a refused key gives way to the key of another store, which is then named as the source', async () => {
+  it('gives way to the key of another store, which is then named as the source', async () => {
     const newest = new FakeStore(key2);
     const { keyring, events } = await keyringOf(newest, {
       previousFrom: 'old:',
       open: (from) =>
         from === 'old:' ? { describe: 'old:place', local: true, load: async () => key1 } : newest,
     });
-    const used = keyring.current;
-    if (used === undefined) throw new Error('no key');
     expect(keyring.health().source).toBe('fake:store');
-    keyring.refused(used, readOf('list-accounts'));
-    const replaced = keyring.replace(used, within(25_000));
-    await vi.advanceTimersByTimeAsync(2_000);
-    const previous = await replaced;
-    if (previous === undefined) throw new Error('nothing to fall back to');
+    const previous = await otherAfterRefusal(keyring);
     keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
     expect(events.at(-1)).toMatchObject({ kind: 'fell-back', source: 'old:place' });
     expect(keyring.health().source).toBe('old:place');
@@ -767,21 +693,14 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(0);
     expect(events.at(-1)).toMatchObject({ kind: 'rotated', source: 'fake:store' });
     expect(keyring.health()).toMatchObject({ source: 'fake:store', reloadFailure: null });
-    keyring.close();
   });
 
-  it('a refused key is tried again when the one fallen back to is refused, and that is no fall', async () => {
+  it('is tried again when the one fallen back to is refused, and that is no fall', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
     const { keyring, events } = await keyringOf(store);
     const tryOther = async () => {
-      const used = keyring.current;
-      if (used === undefined) throw new Error('no key');
-      keyring.refused(used, readOf('list-accounts'));
-      const replaced = keyring.replace(used, within(25_000));
-      await vi.advanceTimersByTimeAsync(2_000);
-      const other = await replaced;
-      if (other === undefined) throw new Error('nothing to try');
+      const other = await otherAfterRefusal(keyring);
       keyring.accepted(other, 200, performance.now(), readOf('list-accounts'));
       return other;
     };
@@ -803,43 +722,34 @@ describe('a refused key', () => {
     store.swap(key3);
     await vi.advanceTimersByTimeAsync(11 * 60_000);
     expect(keyring.scrub.redact(key2)).toBe(key2);
-    keyring.close();
   });
 
-  it('a refused key is rejected when the previous one is refused too', async () => {
+  it('is rejected when the previous one is refused too', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
     const { keyring } = await keyringOf(store);
-    const newest = keyring.current;
-    if (newest === undefined) throw new Error('no key');
-    keyring.refused(newest, readOf('list-accounts'));
-    const replaced = keyring.replace(newest, within(25_000));
-    await vi.advanceTimersByTimeAsync(2_000);
-    const previous = await replaced;
-    if (previous === undefined) throw new Error('nothing to fall back to');
+    const newest = inUse(keyring);
+    const previous = await otherAfterRefusal(keyring);
     keyring.refused(previous, readOf('list-accounts'));
     expect(keyring.standingOf(newest)).toBe('rejected');
     await expect(keyring.replace(previous, within(25_000))).resolves.toBeUndefined();
-    keyring.close();
   });
 
-  it('a refused key is distinguished from one that was replaced already', async () => {
+  it('is distinguished from one that was replaced already', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
+    const old = inUse(keyring);
     store.swap(key2);
     await vi.advanceTimersByTimeAsync(0);
     keyring.refused(old, readOf('list-accounts'));
     const key = await keyring.replace(old, within(25_000));
     expect(key?.hasValue(key2)).toBe(true);
     expect(keyring.health().rejected).toBe(false);
-    keyring.close();
   });
 });
 
 describe('a store that is asked to be read again during a read', () => {
-  it('a store that is asked to be read again during a read is read once more, however often it was asked', async () => {
+  it('is read once more, however often it was asked', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(unwatched(store));
     const { promise: slow, resolve } = Promise.withResolvers<string>();
@@ -852,12 +762,11 @@ describe('a store that is asked to be read again during a read', () => {
     await keyring.reload();
     expect(keyring.current?.hasValue(key2)).toBe(true);
     expect(store.loads).toBe(3);
-    keyring.close();
   });
 });
 
 describe('a replaced key', () => {
-  it('a replaced key is searched for as long as an answer that was asked for with it may take', async () => {
+  it('is searched for as long as an answer that was asked for with it may take', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store, { longestAnswerMs: 30 * 60_000 });
     store.swap(key2);
@@ -866,10 +775,9 @@ describe('a replaced key', () => {
     expect(keyring.health().beside.previousForgottenInSeconds).toBe(60);
     await vi.advanceTimersByTimeAsync(60_000);
     expect(keyring.scrub.redact(key1)).toBe(key1);
-    keyring.close();
   });
 
-  it('a replaced key is searched for ten minutes more', async () => {
+  it('is searched for ten minutes more', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     store.swap(key2);
@@ -880,6 +788,5 @@ describe('a replaced key', () => {
     expect(keyring.scrub.redact(key1)).toBe(key1);
     expect(keyring.scrub.redact(key2)).not.toBe(key2);
     expect(keyring.health().beside.previousForgottenInSeconds).toBeNull();
-    keyring.close();
   });
 });

@@ -111,7 +111,7 @@ describe('keys that hold one another', () => {
 });
 
 describe('a store that goes back and forth between two keys', () => {
-  it('a store that goes back and forth between two keys makes no search slow, and the last of either is still found', async () => {
+  it('makes no search slow, and the last of either is still found', async () => {
     const scrubber = new Scrubber();
     const values = ['first-key-0123456789', 'second-key-0123456789'] as const;
     const known = Array.from({ length: 20_000 }, (_, at) => new Key(values[at % 2 === 0 ? 0 : 1], at + 1));
@@ -124,7 +124,7 @@ describe('a store that goes back and forth between two keys', () => {
     expect(found).toEqual([known[100], known[101]]);
   });
 
-  it('a store that goes back and forth between two keys leaves none to be found once all are forgotten', () => {
+  it('leaves none to be found once all are forgotten', () => {
     const scrubber = new Scrubber();
     const [one, other] = [new Key(value, 1), new Key(value, 2)];
     for (const key of [one, other]) scrubber.know(key);
@@ -283,7 +283,7 @@ describe('a text that is nothing but a key', () => {
     ['the shortest key', '0123456789abcdef', '0123456789abcdef'],
     ['a key whose escapes were resolved', '%41%42%43%44ijklmnopqrst', 'ABCDijklmnopqrst'],
     ['a long key', `${'k'.repeat(4_095)}y`, `${'k'.repeat(4_095)}y`],
-  ])('a text that is nothing but a key is redacted whole: %s', (_, key, text) => {
+  ])('is redacted whole: %s', (_, key, text) => {
     expect(scrubberOf('a-longer-key-beside-it-0123456789', key).redact(text)).toBe(`${new Key(key, 2)}`);
   });
 });

@@ -11,7 +11,7 @@ describe('a key value', () => {
     ['of 16 characters', 'abcdefghijklmnop'],
     ['of 4096 characters and a newline', `${'key-'.repeat(1024)}\n`],
     ['with four different characters at its end', 'abcd'.repeat(4)],
-  ])('a key value is taken %s', (_, text) => {
+  ])('is taken %s', (_, text) => {
     expect(parseKey(text)).toEqual({ value: text.trimEnd() });
   });
 
@@ -33,7 +33,7 @@ describe('a key value', () => {
     ['an end of three characters', 'abc'.repeat(8), /fewer than 4 differ/],
     ['too long', 'k'.repeat(4097), /longer/],
     ['1 MiB', 'k'.repeat(1024 * 1024), /longer/],
-  ])('a key value is refused when it has or is %s, without a word of it in the reason', (_, text, reason) => {
+  ])('is refused when it has or is %s, without a word of it in the reason', (_, text, reason) => {
     const parsed = parseKey(text);
     expect(parsed).toHaveProperty('reason', expect.stringMatching(reason));
     expect(JSON.stringify(parsed)).not.toContain('0123456789');

@@ -48,7 +48,7 @@ describe('the setting', () => {
     ['vault:a/b#c', { VAULT_ADDR: 'https://u:p@vault.example', VAULT_TOKEN: 't' }, /credentials/],
     ['vault:a/b#c', { VAULT_ADDR: 'https://v' }, /none of VAULT_TOKEN/],
     ['vault:a/b#c', { VAULT_ADDR: 'https://v', VAULT_TOKEN: 'tok-1', VAULT_ROLE: 'r' }, /only one way/],
-  ])('the setting %s with %j is refused in plain words', (from, environment, reason) => {
+  ])('%s with %j is refused in plain words', (from, environment, reason) => {
     const start = () => openStore(from, environment as Record<string, string>, 'UPSTREAM_API_KEY_FROM');
     expect(start).toThrow(reason);
     expect(start).not.toThrow(/tok-1|u:p/);
@@ -60,14 +60,14 @@ describe('a secret in a Vault', () => {
     vault.put('first-key-0123456789');
   });
 
-  it('a secret in a Vault is read with a token from the environment, in its namespace', async () => {
+  it('is read with a token from the environment, in its namespace', async () => {
     const store = open({ VAULT_TOKEN: 'root-token', VAULT_NAMESPACE: 'team-a' });
     expect(await store.load(never)).toBe('first-key-0123456789');
     expect(vault.seen.at(-1)).toMatchObject({ token: 'root-token', namespace: 'team-a' });
     expect(urls()).toEqual(['POST /v1/auth/token/renew-self', read]);
   });
 
-  it('a secret in a Vault has its token renewed by the next read where the first renewal failed', async () => {
+  it('has its token renewed by the next read where the first renewal failed', async () => {
     const store = open({ VAULT_TOKEN: 'root-token' });
     vault.state.hang = true;
     const leaving = new AbortController();
@@ -80,7 +80,7 @@ describe('a secret in a Vault', () => {
     expect(urls()).toEqual(['POST /v1/auth/token/renew-self', 'POST /v1/auth/token/renew-self', read]);
   });
 
-  it('a secret in a Vault is read with what an agent’s token file holds at the time', async () => {
+  it('is read with what an agent’s token file holds at the time', async () => {
     const path = await file('token', 'root-token\n');
     const store = open({ VAULT_TOKEN_FILE: path });
     await store.load(never);
@@ -91,7 +91,7 @@ describe('a secret in a Vault', () => {
     expect(urls()).toEqual([read, read]);
   });
 
-  it('a secret in a Vault is read after a Kubernetes login', async () => {
+  it('is read after a Kubernetes login', async () => {
     const path = await file('jwt', 'service-account-jwt\n');
     const store = open({ VAULT_ROLE: 'gateway', VAULT_JWT_FILE: path });
     expect(await store.load(never)).toBe('first-key-0123456789');
@@ -100,7 +100,7 @@ describe('a secret in a Vault', () => {
     expect(vault.seen.at(-1)?.token).toBe('issued-token-1');
   });
 
-  it('a secret in a Vault is read after an AppRole login at its own mount, with the secret id in a file', async () => {
+  it('is read after an AppRole login at its own mount, with the secret id in a file', async () => {
     const path = await file('secret-id', 'secret-1\n');
     const store = open({
       VAULT_ROLE_ID: 'role-1',
@@ -110,7 +110,7 @@ describe('a secret in a Vault', () => {
     expect(await store.load(never)).toBe('first-key-0123456789');
   });
 
-  it('a secret in a Vault has its token renewed at two thirds of the lease', async () => {
+  it('has its token renewed at two thirds of the lease', async () => {
     const store = open({ VAULT_ROLE: 'gateway', VAULT_JWT_FILE: await file('jwt', 'service-account-jwt') });
     await store.load(never);
     laterBy(2_300);
@@ -130,7 +130,7 @@ describe('a secret in a Vault', () => {
     ['the lease is over', 4_000, {}],
     ['the token is not renewable', 2_500, { renewable: false }],
     ['a renewal grants less than half of the lease', 2_500, { renewSeconds: 600 }],
-  ])('a secret in a Vault is read with a new login when %s', async (_, seconds, state) => {
+  ])('is read with a new login when %s', async (_, seconds, state) => {
     const store = open({ VAULT_ROLE: 'gateway', VAULT_JWT_FILE: await file('jwt', 'service-account-jwt') });
     Object.assign(vault.state, state);
     await store.load(never);
@@ -139,14 +139,14 @@ describe('a secret in a Vault', () => {
     expect(vault.seen.at(-1)?.token).toBe('issued-token-2');
   });
 
-  it('a secret in a Vault is read with a new login when the token was revoked', async () => {
+  it('is read with a new login when the token was revoked', async () => {
     const store = open({ VAULT_ROLE: 'gateway', VAULT_JWT_FILE: await file('jwt', 'service-account-jwt') });
     await store.load(never);
     vault.tokens.clear();
     expect(await store.load(never)).toBe('first-key-0123456789');
   });
 
-  it('a secret in a Vault has a previous version, where there is one that was not deleted', async () => {
+  it('has a previous version, where there is one that was not deleted', async () => {
     const store = open({ VAULT_TOKEN: 'root-token' });
     await store.load(never);
     expect(await store.loadPrevious?.(never)).toBeUndefined();
@@ -159,7 +159,7 @@ describe('a secret in a Vault', () => {
     expect(await store.loadPrevious?.(never)).toBeUndefined();
   });
 
-  it('a secret in a Vault is a new generation for the keyring when its version changed', async () => {
+  it('is a new generation for the keyring when its version changed', async () => {
     const keyring = await openKeyring({
       from: 'vault:secret/team/analytics key#key',
       environment: { VAULT_ADDR: vault.address, VAULT_TOKEN: 'root-token' },
@@ -181,7 +181,7 @@ describe('a Vault that fails', () => {
     ['a field that is not there', {}, 'vault:secret/team/analytics key#nope', /no such field/],
     ['a field that is a number', {}, 'vault:secret/team/analytics key#other', /not text/],
     ['a wrong file', { VAULT_TOKEN: '', VAULT_TOKEN_FILE: '/no/such/file' }, undefined, /does not exist/],
-  ])('a Vault that fails is explained: %s', async (_, environment, from, reason) => {
+  ])('is explained: %s', async (_, environment, from, reason) => {
     vault.put('first-key-0123456789');
     const failure = await open({ VAULT_TOKEN: 'root-token', ...environment }, from)
       .load(never)
@@ -195,18 +195,18 @@ describe('a Vault that fails', () => {
     ['redirecting', { status: 307, body: '', headers: { location: 'https://evil.example/' } }, /redirect/],
     ['answering in HTML', { status: 200, body: '<html>' }, /no such field/],
     ['answering without end', { status: 200, body: 'x'.repeat(1024 * 1024) }, /too large/],
-  ])('a Vault that fails is explained: %s', async (_, misbehave, reason) => {
+  ])('is explained: %s', async (_, misbehave, reason) => {
     vault.state.misbehave = misbehave;
     await expect(open({ VAULT_TOKEN: 'root-token' }).load(never)).rejects.toThrow(reason);
   });
 
-  it('a Vault that fails is explained: a deleted newest version', async () => {
+  it('is explained: a deleted newest version', async () => {
     vault.put('first-key-0123456789');
     vault.put(undefined);
     await expect(open({ VAULT_TOKEN: 'root-token' }).load(never)).rejects.toThrow(/deleted/);
   });
 
-  it('a Vault that fails is explained: no server there', async () => {
+  it('is explained: no server there', async () => {
     const store = open({ VAULT_TOKEN: 'root-token' });
     await vault.close();
     await expect(store.load(never)).rejects.toThrow(/VAULT_ADDR refused the connection$/);

@@ -8,7 +8,7 @@ describe('repeated reads are answered from memory', () => {
     expect((await ask(accounts)).headers['cache-status']).toBe('analytics-gateway; fwd=uri-miss; stored');
     const hit = await ask(accounts);
     expect(gateway.waiting).toBe(0);
-    expect(hit.headers['cache-status']).toMatch(/^analytics-gateway; hit; ttl=5[67]$/);
+    expect(hit.headers['cache-status']).toMatch(/^analytics-gateway; hit; ttl=5[0-7]$/);
     expect(Number(hit.headers.age)).toBeGreaterThanOrEqual(3);
     expect(standIn.requests).toHaveLength(1);
   });

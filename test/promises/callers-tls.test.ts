@@ -138,16 +138,16 @@ describe('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listener', () => {
     );
   });
 
-  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers all of many requests that a caller sends at once', async () => {
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers all of the sixteen requests that a caller may send at once', async () => {
     const socket = await handshake(secured.port, pair.cert, 'TLSv1.3');
     let text = '';
     socket.setEncoding('latin1').on('data', (piece: string) => {
       text += piece;
     });
     const one = `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
-    socket.write(one.repeat(99) + one.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'));
+    socket.write(one.repeat(15) + one.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'));
     await new Promise((resolve) => socket.once('close', resolve));
-    expect(text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(100);
+    expect(text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(16);
   });
 
   it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE is asked by https: for its health', async (owner) => {

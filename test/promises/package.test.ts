@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import { Agent, fetch as fetchOfUndici } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { version } from '../../src/version.ts';
+import { hasLibraries } from '../libraries/import-library.ts';
 import { enrol, startWith } from '../support/callers-files.ts';
 import { installPackage } from '../support/checkout.ts';
 import { blocksOf, readDocument, root } from '../support/documents.ts';
@@ -48,6 +49,20 @@ describe('the package of a fresh clone, installed into an empty project', () => 
       'dist',
       'package.json',
     ]);
+  });
+
+  it.skipIf(!hasLibraries)('publint and attw find nothing wrong with the package', () => {
+    const [tarball = ''] = readdirSync(join(folder, 'checkout')).filter((name) => name.endsWith('.tgz'));
+    const file = join(folder, 'checkout', tarball);
+    const bin = join(root, 'test/libraries/node_modules/.bin');
+    for (const [name = '', ...words] of [
+      ['publint', 'run', file, '--strict'],
+      // There is no version for require().
+      ['attw', file, '--profile', 'esm-only', '--format', 'ascii', '--no-emoji'],
+    ]) {
+      const { status, stdout } = spawnSync(join(bin, name), words, { encoding: 'utf8' });
+      expect([status, status === 0 ? '' : stdout], name).toEqual([0, '']);
+    }
   });
 
   const oldNode = findOldNode();

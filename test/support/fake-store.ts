@@ -1,3 +1,5 @@
+import { onTestFinished, vi } from 'vitest';
+import type { Key } from '../../src/key/key.ts';
 import type { KeyEvent } from '../../src/key/key-event.ts';
 import type { KeyCheck } from '../../src/key/key-monitor.ts';
 import { type Keyring, type KeyringOptions, openKeyring } from '../../src/key/keyring.ts';
@@ -55,7 +57,7 @@ export const readOf = (operation: string): KeyRead => ({ operation, path: `/${op
 
 export const down = new KeyStoreError('fake:store: refused the connection');
 
-/** A keyring over a store, before an upstream that refuses every check until `checkWith` names another. */
+/** A keyring over a store, before an upstream that refuses every check until `checkWith` names another. Closed with the test. */
 export async function keyringOf(
   store: KeyStore,
   options: Partial<KeyringOptions> = {},
@@ -71,8 +73,32 @@ export async function keyringOf(
     open: () => store,
     ...options,
   });
+  onTestFinished(() => keyring.close());
   const checkWith = (other: KeyCheck): void => {
     check = other;
   };
   return { keyring, events, checkWith };
+}
+
+/** The key in use. */
+export function inUse({ current }: Keyring): Key {
+  if (current === undefined) throw new Error('no key');
+  return current;
+}
+
+/** For a wait of so many ms at the most. */
+export const within = (ms: number) => ({
+  signal: new AbortController().signal,
+  deadlineMs: performance.now() + ms,
+});
+
+/** Refuses the key in use, and gives the one that is to be tried instead once that is known. */
+export async function otherAfterRefusal(keyring: Keyring): Promise<Key> {
+  const used = inUse(keyring);
+  keyring.refused(used, readOf('list-accounts'));
+  const replaced = keyring.replace(used, within(25_000));
+  await vi.advanceTimersByTimeAsync(2_000);
+  const other = await replaced;
+  if (other === undefined) throw new Error('nothing to fall back to');
+  return other;
 }

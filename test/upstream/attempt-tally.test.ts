@@ -3,7 +3,7 @@ import { GatewayError } from '../../src/errors.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
 
 describe('the tally of attempts', () => {
-  it('the tally of attempts counts what became of each, by operation', () => {
+  it('counts what became of each, by operation', () => {
     const tally = tallyAttempts();
     const outcomes = [200, 200, 429, new GatewayError('upstream-timeout'), new Error('left'), undefined];
     for (const outcome of outcomes) {
@@ -34,7 +34,7 @@ describe('the tally of attempts', () => {
     });
   });
 
-  it('the tally of attempts distinguishes a bounded number of outcomes, whatever the upstream says', () => {
+  it('distinguishes a bounded number of outcomes, whatever the upstream says', () => {
     const tally = tallyAttempts();
     for (let status = 200; status < 1_000; status++) tally.ended('a', status, 1);
     tally.ended('a', 200, 1);

@@ -28,12 +28,26 @@ describe('bodies in flight stay under the bound', () => {
     expect(budget.share.used).toBe(0);
   });
 
-  it('a body that does not say its length is refused when nothing is left', () => {
+  it('bodies that do not say their length wait where nothing is left, but for one, and each ends', () => {
     const budget = new BodyBudget(alone(100), 0);
-    const share = budget.reserve(by('one'), 0, () => {});
-    expect([share.grow(60), share.grow(60), share.grow(40)]).toEqual([true, false, true]);
-    share.release();
-    expect(budget.share.used).toBe(0);
+    const started: string[] = [];
+    const names = ['a', 'b', 'c', 'd'];
+    const shares = names.map((name) => budget.reserve(by(name), 0, () => {}));
+    const more = (at: number, bytes: number) =>
+      shares[at]?.extend(bytes, () => started.push(names[at] ?? ''));
+    expect(names.map((_, at) => more(at, 25))).toEqual([true, true, true, true]);
+    // Nothing is left: one goes on all the same, as far as it likes.
+    expect([more(1, 30), more(0, 30), more(2, 30), more(1, 30)]).toEqual([true, false, false, true]);
+    // What came before its connection paused.
+    expect(more(0, 10)).toBe(false);
+    expect(budget.share.used).toBe(160);
+    shares[1]?.release();
+    expect([started, budget.share.used]).toEqual([['a'], 115]);
+    shares[0]?.release();
+    expect([started, budget.share.used]).toEqual([['a', 'c'], 80]);
+    shares[2]?.release();
+    shares[3]?.release();
+    expect([budget.share.used, budget.waiting, budget.beyond]).toEqual([0, [], undefined]);
   });
 
   it('a body waits behind no body of a caller that holds more', () => {
@@ -121,7 +135,7 @@ describe('bodies in flight stay under the bound', () => {
     expect(budget.share.used).toBe(1);
   });
 
-  it('an answer of up to 64 KiB neither waits for large ones nor is refused because of them', () => {
+  it('an answer of up to 64 KiB does not wait for large ones', () => {
     const budget = new BodyBudget(alone(64 * mebibyte));
     const large = ['one', 'one', 'one', 'one', 'one', 'one', 'two', 'three', 'one'].map((caller) =>
       budget.reserve(by(caller), 8 * mebibyte, () => {}),

@@ -67,12 +67,9 @@ describe('the circuit of the whole upstream', () => {
   it.each<[Ending, (index: number) => string]>([
     ['unreachable', () => 'one'],
     ['unanswered', (index) => (index === 1 ? 'other' : 'one')],
-  ])(
-    'the circuit of the whole upstream opens at the tenth that is %s, after a second or more',
-    (ending, readOf) => {
-      expect(opens(ending, ends(10, 1_000, readOf))).toBe(true);
-      expect(opens(ending, ends(9, 1_000, readOf))).toBe(false);
-      expect(opens(ending, ends(10, 999, readOf))).toBe(false);
-    },
-  );
+  ])('opens at the tenth that is %s, after a second or more', (ending, readOf) => {
+    expect(opens(ending, ends(10, 1_000, readOf))).toBe(true);
+    expect(opens(ending, ends(9, 1_000, readOf))).toBe(false);
+    expect(opens(ending, ends(10, 999, readOf))).toBe(false);
+  });
 });

@@ -95,7 +95,7 @@ describe('an upstream that is down', () => {
     },
   );
 
-  it('an upstream that is down is asked again with one request at growing intervals', async () => {
+  it('is asked again with one request at growing intervals', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(2);
     const before = subject.attempts;
@@ -105,7 +105,7 @@ describe('an upstream that is down', () => {
     expect(((await subject.ask()) as GatewayError).retryAfterMs).toBeGreaterThan(8_000);
   });
 
-  it('an upstream that is down is asked again at least every 30 s', async () => {
+  it('is asked again at least every 30 s', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(70);
     const before = subject.attempts;
@@ -173,19 +173,16 @@ describe('an upstream that is down', () => {
   it.each([
     new Error('its caller has left'),
     new GatewayError('upstream-rate-limited', { retryAfterMs: 1_000, reason: 'its turn came too late' }),
-  ])(
-    'an upstream that is down gets another trial at once when the first ended without an answer: %s',
-    async (end) => {
-      const subject = circuit(unreachable());
-      await subject.askFor(2);
-      subject.upstreamDoes(end);
-      await vi.advanceTimersByTimeAsync(1000);
-      await subject.ask();
-      expect(subject.snapshot().state).toBe('open');
-      subject.upstreamDoes(200);
-      expect(await subject.ask()).toBe(200);
-    },
-  );
+  ])('gets another trial at once when the first ended without an answer: %s', async (end) => {
+    const subject = circuit(unreachable());
+    await subject.askFor(2);
+    subject.upstreamDoes(end);
+    await vi.advanceTimersByTimeAsync(1000);
+    await subject.ask();
+    expect(subject.snapshot().state).toBe('open');
+    subject.upstreamDoes(200);
+    expect(await subject.ask()).toBe(200);
+  });
 });
 
 describe('one operation that fails', () => {
@@ -405,7 +402,7 @@ describe('different callers and operations that get no answer', () => {
 });
 
 describe('an operation that has not failed', () => {
-  it('an operation that has not failed is the trial of an upstream that counts as down, at once, and one request of it at a time', async () => {
+  it('is the trial of an upstream that counts as down, at once, and one request of it at a time', async () => {
     const subject = circuit(200);
     expect(subject.snapshot().state).toBe('closed');
     await subject.ask('other');

@@ -38,7 +38,7 @@ function answerOf(status: number, request: SignedRequest, text = '{}', headers: 
   };
 }
 
-const probePath = '/users/api-keys/';
+const checkPath = '/users/api-keys/';
 
 /** An upstream that takes some keys, and remembers what it was sent. */
 function upstreamTaking(...valid: string[]) {
@@ -49,12 +49,12 @@ function upstreamTaking(...valid: string[]) {
     await new Promise((resolve) => setTimeout(resolve, 5));
     return answerOf(taken.has(request.key) ? 200 : 401, request);
   };
-  const reads = () => sent.filter((request) => request.path !== probePath);
-  const probes = () => sent.filter((request) => request.path === probePath);
-  return { taken, sent, send, reads, probes, keys: () => reads().map((request) => request.key) };
+  const reads = () => sent.filter((request) => request.path !== checkPath);
+  const checks = () => sent.filter((request) => request.path === checkPath);
+  return { taken, sent, send, reads, checks, keys: () => reads().map((request) => request.key) };
 }
 
-/** The credential with what sends again for it, and with probes, over this upstream. */
+/** The credential with what sends again for it, and with checks, over this upstream. */
 function over(
   { keyring, checkWith }: Pick<Awaited<ReturnType<typeof keyringOf>>, 'keyring' | 'checkWith'>,
   send: Handler<SignedRequest, Answer>,
@@ -69,7 +69,7 @@ const failure = (promise: Promise<Answer>) => promise.then(() => 'answered', cod
 const wait = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 describe('a request', () => {
-  it('a request goes out with the key and the generation, and the answer comes back', async () => {
+  it('goes out with the key and the generation, and the answer comes back', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     let seen: SignedRequest | undefined;
     const handle = over({ keyring, checkWith }, (request) => {
@@ -82,10 +82,9 @@ describe('a request', () => {
     expect(seen?.key).toBe(key1);
     expect(facts.generation).toBe(1);
     expect(inspect([request, facts, keyring.current])).not.toContain(key1);
-    keyring.close();
   });
 
-  it('a request is refused with upstream-key-missing while there is no key', async () => {
+  it('is refused with upstream-key-missing while there is no key', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(down, false));
     const handle = over({ keyring, checkWith }, () => {
       throw new Error('must not be called');
@@ -93,7 +92,6 @@ describe('a request', () => {
     await expect(handle(requestOf(), trace())).rejects.toThrow(
       expect.objectContaining({ code: 'upstream-key-missing', retryAfterMs: 1000 }),
     );
-    keyring.close();
   });
 
   it.each([400, 403, 404, 429, 500, 503])('an answer with %i passes and marks nothing', async (status) => {
@@ -103,7 +101,6 @@ describe('a request', () => {
     expect(await handle(requestOf(), trace())).toMatchObject({ status });
     expect(send).toHaveBeenCalledTimes(1);
     expect(keyring.health().rejected).toBe(false);
-    keyring.close();
   });
 
   it('a failure of the transport is handed on as it is', async () => {
@@ -112,7 +109,6 @@ describe('a request', () => {
       Promise.reject(new GatewayError('upstream-unreachable')),
     );
     expect(await failure(Promise.resolve(handle(requestOf(), trace())))).toBe('upstream-unreachable');
-    keyring.close();
   });
 });
 
@@ -132,12 +128,11 @@ describe('on a 401', () => {
     expect(facts.generation).toBe(2);
     expect(upstream.keys()).toEqual([key1, key2]);
     // The store had it by then: there was nothing to find out.
-    expect(upstream.probes()).toEqual([]);
+    expect(upstream.checks()).toEqual([]);
     expect(upstream.sent.map((request) => request.validators)).toEqual([
       { 'if-none-match': '"generation-1"' },
       undefined,
     ]);
-    keyring.close();
   });
 
   it('requests whose key was refused wait for a swap that lands after the refusal, and new ones send nothing meanwhile', async () => {
@@ -150,13 +145,12 @@ describe('on a 401', () => {
     const later = Array.from({ length: 20 }, () => Promise.resolve(handle(requestOf(), trace())));
     await wait(500);
     expect(upstream.reads()).toHaveLength(20);
-    expect(upstream.probes()).toHaveLength(1);
+    expect(upstream.checks()).toHaveLength(1);
     store.swap(key2);
     await wait(50);
     for (const answer of await Promise.all([...first, ...later])) expect(answer.status).toBe(200);
     expect(upstream.keys().filter((key) => key === key1)).toHaveLength(20);
     expect(upstream.keys().filter((key) => key === key2)).toHaveLength(40);
-    keyring.close();
   });
 
   it('four rotations under 20 loops cost no request, and one refusal for each in flight at that instant', async () => {
@@ -193,7 +187,6 @@ describe('on a 401', () => {
     await Promise.all(loops);
     expect(failures).toEqual([]);
     expect(keyring.generation()).toBe(5);
-    keyring.close();
   });
 
   it('the previous key is tried once where the store has one', async () => {
@@ -210,7 +203,6 @@ describe('on a 401', () => {
     await wait(10);
     expect((await next).status).toBe(200);
     expect(upstream.keys()).toEqual([key2, key1, key1]);
-    keyring.close();
   });
 
   it('an operation that alone gets a 401 is refused alone: others go on with the key, and nothing falls back', async () => {
@@ -231,7 +223,7 @@ describe('on a 401', () => {
     expect(await refused).toBe('upstream-key-rejected');
     expect(await other).toMatchObject({ status: 200, generation: 1 });
     const paths = () => upstream.sent.map((request) => request.path);
-    expect(paths()).toEqual([odd.path, probePath, '/analytics/accounts/']);
+    expect(paths()).toEqual([odd.path, checkPath, '/analytics/accounts/']);
     expect(upstream.sent.at(-1)?.validators).toEqual(validators);
     const again = failure(Promise.resolve(handle(requestOf(odd), trace())));
     await wait(6);
@@ -239,7 +231,6 @@ describe('on a 401', () => {
     expect(paths()).toHaveLength(4);
     expect(keyring.health().rejected).toBe(false);
     expect(events.map(({ kind }) => kind)).toEqual(['loaded', 'operation-refused']);
-    keyring.close();
   });
 
   it('a request is told after two seconds that its key was refused where the store hangs', async () => {
@@ -250,10 +241,9 @@ describe('on a 401', () => {
     const refused = failure(Promise.resolve(handle(requestOf(), trace())));
     await wait(2_010);
     expect(await Promise.race([refused, 'waits'])).toBe('upstream-key-rejected');
-    keyring.close();
   });
 
-  it('the key is rejected when nothing better comes: no upstream call but probes, until one is answered', async () => {
+  it('the key is rejected when nothing better comes: no upstream call but checks, until one is answered', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     const upstream = upstreamTaking();
     const handle = over({ keyring, checkWith }, upstream.send);
@@ -270,16 +260,15 @@ describe('on a 401', () => {
       );
     }
     await wait(10_000);
-    const probes = upstream.sent.slice(1);
-    expect(probes.map(({ operation }) => operation)).toEqual(Array(4).fill('key-check'));
+    const checks = upstream.sent.slice(1);
+    expect(checks.map(({ operation }) => operation)).toEqual(Array(4).fill('key-check'));
     // The specification's read, and in turn with it the one that was refused: either may work first.
-    expect(new Set(probes.map(({ path }) => path))).toEqual(new Set([probePath, '/analytics/accounts/']));
+    expect(new Set(checks.map(({ path }) => path))).toEqual(new Set([checkPath, '/analytics/accounts/']));
     upstream.taken.add(key1);
     await wait(10_000);
     const again = Promise.resolve(handle(requestOf(), trace()));
     await wait(10);
     expect((await again).status).toBe(200);
-    keyring.close();
   });
 
   it('a new generation ends the rejection at once', async () => {
@@ -295,7 +284,6 @@ describe('on a 401', () => {
     const again = Promise.resolve(handle(requestOf(), trace()));
     await wait(10);
     expect((await again).status).toBe(200);
-    keyring.close();
   });
 
   it('a request waits no longer than its deadline, and a caller that leaves ends its waiting', async () => {
@@ -310,10 +298,9 @@ describe('on a 401', () => {
     expect(await left).toMatchObject({ message: 'the caller left' });
     await wait(210);
     expect(await short).toBe('upstream-key-rejected');
-    keyring.close();
   });
 
-  it('each sending takes a turn at the gate, the probe too, and no turn is held while the key is looked into', async () => {
+  it('each sending takes a turn at the gate, the check too, and no turn is held while the key is looked into', async () => {
     const store = new FakeStore(key1);
     const { keyring, checkWith } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
@@ -323,17 +310,16 @@ describe('on a 401', () => {
     const answers = Array.from({ length: 3 }, () => handle(requestOf(), trace()));
     await wait(300);
     expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0 });
-    expect(upstream.sent.map(({ path }) => path)).toEqual(['/analytics/accounts/', probePath]);
+    expect(upstream.sent.map(({ path }) => path)).toEqual(['/analytics/accounts/', checkPath]);
     store.swap(key2);
     await wait(0);
     expect(gate.snapshot()).toMatchObject({ inFlight: 1, waiting: 2 });
     await wait(100);
     for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
-    // The first sending, the two that were not sent with a suspect key, the probe, and three with the new key.
+    // The first sending, the two that were not sent with a suspect key, the check, and three with the new key.
     expect(gate.snapshot().attempts).toBe(7);
     expect(upstream.sent).toHaveLength(5);
     gate.close();
-    keyring.close();
   });
 
   it('a rotation at an upstream that limits requests fails none of them', async () => {
@@ -388,7 +374,6 @@ describe('on a 401', () => {
     expect(failures).toEqual([]);
     expect(answered).toBeGreaterThan(200);
     gate.close();
-    keyring.close();
   });
 
   it('a request is never sent more than three times', async () => {
@@ -404,7 +389,6 @@ describe('on a 401', () => {
     await wait(10);
     expect(await answer).toBe('upstream-key-rejected');
     expect(count).toBe(3);
-    keyring.close();
   });
 });
 
@@ -419,7 +403,6 @@ describe('an answer that holds the key', () => {
     expect(answer.headers).toEqual({});
     expect(answer.body).toHaveLength(0);
     expect(events.at(-1)).toMatchObject({ kind: 'leak' });
-    keyring.close();
   });
 
   it.each([
@@ -429,7 +412,7 @@ describe('an answer that holds the key', () => {
       'in base64',
       () => answerOf(500, { generation: 1 } as SignedRequest, Buffer.from(`a:${key1}`).toString('base64')),
     ],
-  ])('an answer that holds the key %s is an invalid response and an alarm', async (_, answer) => {
+  ])('%s is an invalid response and an alarm', async (_, answer) => {
     const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
     const handle = over({ keyring, checkWith }, answer);
     await expect(handle(requestOf(), trace())).rejects.toThrow(
@@ -437,10 +420,9 @@ describe('an answer that holds the key', () => {
     );
     expect(events.at(-1)).toMatchObject({ kind: 'leak', level: 'error' });
     expect(JSON.stringify(events)).not.toContain(key1);
-    keyring.close();
   });
 
-  it('an answer that holds the key of a generation that was just replaced is an invalid response', async () => {
+  it('of a generation that was just replaced is an invalid response', async () => {
     const store = new FakeStore(key1);
     const { keyring, checkWith } = await keyringOf(store);
     store.swap(key2);
@@ -449,6 +431,5 @@ describe('an answer that holds the key', () => {
     await expect(handle(requestOf(), trace())).rejects.toThrow(
       expect.objectContaining({ code: 'upstream-invalid-response' }),
     );
-    keyring.close();
   });
 });

@@ -98,7 +98,7 @@ describe('a body that ends with the connection (RFC 9112 section 6.3)', () => {
 });
 
 describe('a success of a JSON type', () => {
-  it('a success of a JSON type is found whole whatever it holds', () => {
+  it('is found whole whatever it holds', () => {
     fc.assert(fc.property(fc.json(), (text) => isClosedJson(Buffer.from(` ${text}\n`))));
   });
   it('a success of a JSON type is found truncated wherever an object or a list was cut', () => {

@@ -16,7 +16,7 @@ const hangs = ({ context }: UpstreamRequest): Promise<Answer> =>
   });
 
 describe('the check of the key', () => {
-  it('the check of the key goes behind the requests of all callers, and asks nothing before there is a key', async () => {
+  it('goes behind the requests of all callers, and asks nothing before there is a key', async () => {
     const asked: UpstreamRequest[] = [];
     const ready = Promise.withResolvers<boolean>();
     const { end } = checkKeyAtStart(
@@ -36,7 +36,7 @@ describe('the check of the key', () => {
     end();
   });
 
-  it('the check of the key has no outcome once it was ended, whether it was under way or had not begun', async () => {
+  it('has no outcome once it was ended, whether it was under way or had not begun', async () => {
     const begun = checkKeyAtStart(hangs, Promise.resolve(true), 1_000);
     await vi.advanceTimersByTimeAsync(0);
     begun.end();
@@ -47,13 +47,13 @@ describe('the check of the key', () => {
     await expect(waiting.outcome).resolves.toBeUndefined();
   });
 
-  it('the check of the key ends with a timeout where the upstream says nothing', async () => {
+  it('ends with a timeout where the upstream says nothing', async () => {
     const { outcome } = checkKeyAtStart(hangs, Promise.resolve(true), 1_000);
     await vi.advanceTimersByTimeAsync(1_000);
     await expect(outcome).resolves.toMatchObject({ code: 'upstream-timeout' });
   });
 
-  it('the check of the key has no outcome where no key came', async () => {
+  it('has no outcome where no key came', async () => {
     await expect(checkKeyAtStart(hangs, Promise.resolve(false), 1_000).outcome).resolves.toBeUndefined();
   });
 });

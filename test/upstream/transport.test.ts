@@ -10,6 +10,7 @@ import { FixedContext } from '../../src/exchange/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
 import { Key } from '../../src/key/key.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
+import { endingOf } from '../../src/upstream/circuit-rules.ts';
 import { attachKey, type CredentialKeys } from '../../src/upstream/credential.ts';
 import { SharedBudget } from '../../src/upstream/shared-limits.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
@@ -113,7 +114,7 @@ describe('an attempt that has a span', () => {
     ['in place of its caller’s', traceparent, { traceparent, tracestate: 'a=b' }, own],
     ['where its caller named none', undefined, { 'x-request-id': 'r' }, own],
     ['not where the exchange leaves out what its caller chose', traceparent, {}, undefined],
-  ])('an attempt that has a span is the upstream’s parent %s', async (_, callers, ids, expected) => {
+  ])('is the upstream’s parent %s', async (_, callers, ids, expected) => {
     const traced = sendUpstream(optionsFor(standIn.url, { spans }));
     const trace = new Trace(performance.now());
     trace.traceParent = callers;
@@ -123,7 +124,7 @@ describe('an attempt that has a span', () => {
     expect(ended.at(-1)).toBe('200');
   });
 
-  it('an attempt that has a span ends it however it fails', async () => {
+  it('ends it however it fails', async () => {
     ended.length = 0;
     const traced = sendUpstream(optionsFor(standIn.url, { spans, timeoutMs: 1_000 }));
     standIn.behave({ resetAt: 'before-headers' });
@@ -275,7 +276,7 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
 });
 
 describe('an answer that asks to wait', () => {
-  it('an answer that asks to wait is read once, also by the fields that an operator names', async () => {
+  it('is read once, also by the fields that an operator names', async () => {
     const tally = tallyAttempts();
     const limitFields = ['x-ratelimit-reset-requests'];
     const own = sendUpstream(optionsFor(standIn.url, { limitFields, tally }));
@@ -570,6 +571,87 @@ describe('bodies in flight together stay under 64 MiB', () => {
     expect(answers.every(({ body }) => body.length === 8_000_000)).toBe(true);
     expect(standIn.requests).toHaveLength(12);
     await roomy.close();
+  });
+
+  const inChunks: Behaviour = { body: { bytes: 4_000_000 }, framing: 'chunked' };
+  const inGzip: Behaviour = { body: { bytes: 4_000_000 }, compress: ['gzip'] };
+
+  it.each<[string, Behaviour]>([
+    ['in chunks', inChunks],
+    ['in a coding', inGzip],
+  ])('bodies %s, whose length is not told, wait for each other, and all come', async (_name, behaviour) => {
+    const bodies = new SharedBudget(5e6, 0).join();
+    const own = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 5e6, bodies, connections: 12 }));
+    standIn.behave(behaviour);
+    const answers = await Promise.all(Array.from({ length: 12 }, () => send({}, own)));
+    expect(answers.map(({ body }) => body.length)).toEqual(Array(12).fill(4_000_000));
+    expect(bodies.used).toBe(0);
+    await own.close();
+  });
+
+  describe.each<[string, Behaviour]>([
+    ['whose length is told', { body: { bytes: 4_000_000 } }],
+    ['in chunks', inChunks],
+    ['in a coding', inGzip],
+  ])('a body %s that waits for room', (_name, behaviour) => {
+    const timeoutMs = 54_321;
+
+    /** Has all room taken, and the place of the one that goes on where there is none. */
+    async function fullTransport() {
+      const bodies = new SharedBudget(10e6, 0).join();
+      const own = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 5e6, bodies, timeoutMs }));
+      bodies.takeAnyway(10e6);
+      standIn.behave(inChunks);
+      const given = Promise.withResolvers<() => void>();
+      await send({ keepRoom: given.resolve }, own);
+      standIn.behave(behaviour);
+      const giveOne = await given.promise;
+      const give = (): void => {
+        bodies.give(10e6);
+        giveOne();
+      };
+      return { own, give };
+    }
+
+    it('a body that waits for room is not late: its attempt has its time anew once it has room', async () => {
+      const { own, give } = await fullTransport();
+      const started: unknown[] = [];
+      const running = new Set<unknown>();
+      const { setTimeout, clearTimeout } = globalThis;
+      vi.spyOn(globalThis, 'setTimeout').mockImplementation(((...args: Parameters<typeof setTimeout>) => {
+        const timer = setTimeout(...args);
+        if (args[1] !== timeoutMs) return timer;
+        started.push(timer);
+        running.add(timer);
+        return timer;
+      }) as typeof setTimeout);
+      vi.spyOn(globalThis, 'clearTimeout').mockImplementation((timer) => {
+        running.delete(timer);
+        clearTimeout(timer);
+      });
+      const answer = send({}, own);
+      await vi.waitFor(() => expect([started.length, running.size]).toEqual([1, 0]));
+      give();
+      expect((await answer).body.length).toBe(4_000_000);
+      expect(started.length).toBeGreaterThan(1);
+      expect(running.size).toBe(0);
+      vi.restoreAllMocks();
+      await own.close();
+    });
+
+    it('a body that waits for room until its deadline says nothing of the upstream', async () => {
+      const { own, give } = await fullTransport();
+      const ending = new AbortController();
+      const trace = newTrace();
+      const request = signedRequest(standInKey, { context: patientContext(ending.signal) });
+      const failed = failure(Promise.resolve(own.handler(request, trace)));
+      await vi.waitFor(() => expect(trace.upstreamStatus).toBe(200));
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      ending.abort(new GatewayError('upstream-timeout'));
+      expect(endingOf(await failed, true)).toBe('unknown');
+      give();
+      await own.close();
+    });
   });
 
   it('bodies that wait to be searched for the key keep their room until they have been', async () => {
