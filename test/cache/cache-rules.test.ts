@@ -1,14 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import {
   confirms,
+  isCommonCode,
   isServerFailure,
   isServerFailureCode,
   judgeAnswer,
   judgeUse,
+  mayBeDueToValidators,
   parseRequestDirectives,
   readValidators,
   renew,
 } from '../../src/cache/cache-rules.ts';
+import { type ProblemCode, problems } from '../../src/errors.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
 
 const receivedAt = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -246,6 +249,18 @@ describe('staleness (RFC 5861, RFC 9111 section 4.2.4)', () => {
   });
 });
 
+it('an error that is stored is for requests with the same bytes alone, but one that is about the rate of all', () => {
+  expect(
+    [200, 399, 400, 404, 428, 429, 430, 500].filter((status) => policy({}, status).exactRequestOnly),
+  ).toEqual([400, 404, 428, 430, 500]);
+});
+
+it('the fields that no-cache and private name are withheld, and no other', () => {
+  expect(cc('no-cache="x-a", private="x-b, x-c", max-age=1').withheld).toEqual(['x-a', 'x-b', 'x-c']);
+  expect(cc('max-age=1').withheld).toEqual([]);
+  expect(cc('no-cache, max-age=1').withheld).toEqual([]);
+});
+
 describe('use of a stored answer (RFC 9111 section 4)', () => {
   const use = (value: string, seconds: number, directives?: string, pragma?: string) =>
     judgeUse(
@@ -281,6 +296,7 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     ['min-fresh, stale', 'min-fresh=20', 61, 'stale'],
     ['max-stale (5.2.1.2)', 'max-stale=100', 160, 'max-stale'],
     ['max-stale, exceeded', 'max-stale=100', 160.001, 'stale'],
+    ['max-stale, to its end', 'max-age=600, max-stale=5', 65, 'max-stale'],
     ['max-stale without a limit', 'max-stale', 9999, 'max-stale'],
     ['max-stale less than our default', 'max-stale=1', 62, 'stale'],
     ['no-store does not forbid a stored answer (5.2.1.5)', 'no-store', 10, 'fresh'],
@@ -330,13 +346,19 @@ describe('a server failure, instead of which a stale answer may be served (RFC 5
   ])('whether status %i is a server failure: %s', (status, expected) => {
     expect(isServerFailure(status)).toBe(expected);
   });
-  it("a server failure is the upstream's and not the gateway's", () => {
-    expect(isServerFailureCode('upstream-timeout')).toBe(true);
-    expect(isServerFailureCode('upstream-key-rejected')).toBe(true);
-    expect(isServerFailureCode('overloaded')).toBe(true);
-    expect(isServerFailureCode('internal-error')).toBe(false);
-    expect(isServerFailureCode('shutting-down')).toBe(false);
-    expect(isServerFailureCode('not-in-cache')).toBe(false);
+  it("a server failure is the upstream's and not the gateway's; those that share an exchange share what no request is to blame for", () => {
+    const where = (isSo: (code: ProblemCode) => boolean) =>
+      (Object.keys(problems) as ProblemCode[]).filter(isSo).sort();
+    const both: ProblemCode[] = [
+      'overloaded',
+      'upstream-key-missing',
+      'upstream-key-rejected',
+      'upstream-rate-limited',
+      'upstream-timeout',
+      'upstream-unreachable',
+    ];
+    expect(where(isServerFailureCode)).toEqual([...both, 'upstream-invalid-response'].sort());
+    expect(where(isCommonCode)).toEqual([...both, 'shutting-down'].sort());
   });
 });
 
@@ -351,6 +373,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
       { 'if-none-match': '"a"', 'if-modified-since': at(-9) },
     ],
     ['an invalid tag', { etag: 'a, b' }, undefined],
+    ['an invalid tag beside a date', { etag: 'a', 'last-modified': at(-9) }, { 'if-modified-since': at(-9) }],
     ['two tags', { etag: ['"a"', '"b"'] }, undefined],
     ['neither', {}, undefined],
   ])('a revalidation sends %s (4.3.1)', (_, headers, expected) => {
@@ -405,6 +428,10 @@ describe('validation (RFC 9111 section 4.3)', () => {
       expect(confirms(confirmation(headers), dated)).toBe(expected);
     },
   );
+  it('an error may be about the validators, unless it is about the rate or comes from a gateway whose upstream is down', () => {
+    const statuses = [200, 304, 399, 400, 404, 412, 428, 429, 430, 500, 501, 502, 503, 504, 505];
+    expect(statuses.filter(mayBeDueToValidators)).toEqual([400, 404, 412, 428, 430, 500, 501, 505]);
+  });
   it('the tag of a stored answer decides alone whether a 304 confirms it (4.3.4)', () => {
     const dated = { ...stored, headers: { etag: '"a"', 'last-modified': at(-50) } };
     expect(confirms(confirmation({ etag: '"a"', 'last-modified': at(-40) }), dated)).toBe(true);
@@ -417,6 +444,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
         'x-a': '2',
         'x-c': '3',
         'content-type': 'text/html',
+        'content-language': 'de',
         'content-length': '0',
         date: at(0),
       }),
@@ -425,6 +453,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
       etag: '"a"',
       date: at(0),
       'content-type': 'application/json',
+      'content-language': 'de',
       'x-a': '2',
       'x-b': '1',
       'x-c': '3',
