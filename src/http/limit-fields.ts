@@ -97,7 +97,7 @@ export class LimitFields {
     return spread === 0 ? nowMs : untilMs - further * (untilMs - sinceMs);
   }
 
-  /** What is left by the fields that are believed, the least first. */
+  /** What is left by the fields that are believed. */
   snapshot(nowMs: number): readonly StatedLimit[] {
     return [...this.#sources]
       .filter(([, { behaved, needed, untilMs }]) => behaved >= needed && untilMs > nowMs)
