@@ -97,7 +97,7 @@ const keyParameter = /^(?:x[-_]?)?api[-_]?key$/i;
 const unescaped = 'A-Za-z0-9\\-._~!$&\'()*,;=:@/?[\\]|^`{}"<>\\\\';
 const plainQuery = new RegExp(`^[${unescaped}+%]*$`);
 
-/** In every query that something is wrong with: most are spared the reading of each name. */
+/** Fits every query with something wrong in it, so that the names of most queries need no reading. */
 const mayBeWrong = new RegExp(`[^${unescaped}]|api[-_]?key`, 'i');
 
 /**

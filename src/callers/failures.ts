@@ -12,8 +12,11 @@ import { failureScope } from '../http/address.ts';
 import { type Bucket, fullBucket, putOne, takeOne, untilOneMoreMs } from './bucket.ts';
 import type { CallerLimit } from './caller.ts';
 
-/** What failed: nothing was sent, what was sent is known at a look to be no good, or a signature has to be verified. */
-export type FailureKind = 'no-credential' | 'token' | 'signature';
+/**
+ * What failed: nothing was sent, what was sent is known at a look to be no good, or a signature has to be verified, of a
+ * JWT that names someone whose login was verified before or of another.
+ */
+export type FailureKind = 'no-credential' | 'token' | 'signature' | 'known-signature';
 
 export interface Failures {
   /** Counts a failure. How long the address should wait, in ms; 0 while it is within the limit of that kind. */
@@ -27,7 +30,8 @@ const maxAddresses = 10_000;
 /**
  * Signatures that are verified each second for an address over its limit, the forged ones of a stranger and the logins
  * behind the same address in the order in which they come. With few of them a stranger who sends some hundred a second
- * would take nearly all; so many cost some ten milliseconds.
+ * would take nearly all; so many cost some ten milliseconds. Those that name a person whose login was verified before
+ * have as many by themselves: a stranger knows few of these names.
  */
 const spareSignatures: CallerLimit = { perSecond: 200, burst: 200 };
 
@@ -56,13 +60,14 @@ export function limitFailures(perMinute: number): Failures {
         counted = {};
         addresses.set(scope, counted);
       }
+      if (kind === 'known-signature') return take(counted, kind, spareSignatures, nowMs);
       const waitMs = take(counted, kind, limit, nowMs);
       if (waitMs === 0 || kind !== 'signature') return waitMs;
       return take(counted, 'spare', spareSignatures, nowMs);
     },
     giveBack(remoteAddress, kind) {
       const bucket = addresses.get(failureScope(remoteAddress))?.[kind];
-      if (bucket !== undefined) putOne(bucket, limit);
+      if (bucket !== undefined) putOne(bucket, kind === 'known-signature' ? spareSignatures : limit);
     },
   };
 }
@@ -180,7 +185,8 @@ export class SignatureCheck {
   readonly #shared: SharedChecks;
   readonly #remoteAddress: string | undefined;
   #endTurn: (() => void) | undefined;
-  #isCounted = false;
+  /** As what it is counted. */
+  #counted: FailureKind | undefined;
 
   constructor(shared: SharedChecks, remoteAddress: string | undefined) {
     this.#shared = shared;
@@ -195,13 +201,14 @@ export class SignatureCheck {
   /**
    * Gets the key for a signature, and then waits for the turn to verify it, which lasts until the next key or the end.
    *
+   * @param isKnown the JWT names someone whose login was verified before
    * @throws GatewayError `caller-rate-limited` where the address is over its limit; what `findKey` throws
    */
-  async begin<Key>(findKey: () => Promise<Key>): Promise<Key> {
+  async begin<Key>(isKnown: boolean, findKey: () => Promise<Key>): Promise<Key> {
     this.#endTurn?.();
     const key = await findKey();
     this.#endTurn = await this.#shared.turns.take();
-    this.#count('signature', 'a JWT, not verified');
+    this.#count(isKnown ? 'known-signature' : 'signature', 'a JWT, not verified');
     return key;
   }
 
@@ -215,15 +222,16 @@ export class SignatureCheck {
     try {
       // One that was refused before any signature was verified cost no more than a token.
       if (failure !== undefined) this.#count('token', failure);
-      else if (this.#isCounted) this.#shared.failures.giveBack(this.#remoteAddress, 'signature');
+      else if (this.#counted !== undefined)
+        this.#shared.failures.giveBack(this.#remoteAddress, this.#counted);
     } finally {
       this.#endTurn?.();
     }
   }
 
   #count(kind: FailureKind, reason: string): void {
-    if (this.#isCounted) return;
+    if (this.#counted !== undefined) return;
     countFailure(this.#shared.failures, this.#remoteAddress, kind, reason);
-    this.#isCounted = true;
+    this.#counted = kind;
   }
 }

@@ -129,9 +129,10 @@ export const clockToleranceSeconds = 30;
 
 const shape = /^[A-Za-z0-9_-]+\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+$/;
 
-/** What a JWT says of itself, unverified: the issuer only decides whose keys to try. */
+/** What a JWT says of itself, unverified: the issuer only decides whose keys to try, the subject whose turn it takes. */
 export interface ClaimedOrigin {
   readonly issuer: string;
+  readonly subject: string | undefined;
   /** In seconds since 1970. A JWT that ended is refused whatever its signature, so that is not verified. */
   readonly exp: number | undefined;
 }
@@ -143,10 +144,10 @@ export function claimedOrigin(token: string): ClaimedOrigin | undefined {
   try {
     const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'));
     if (typeof claims !== 'object' || claims === null) return undefined;
-    const { iss: issuer, exp } = claims as Claims;
-    return typeof issuer === 'string'
-      ? { issuer, exp: typeof exp === 'number' ? exp : undefined }
-      : undefined;
+    const { iss: issuer, sub, exp } = claims as Claims;
+    if (typeof issuer !== 'string') return undefined;
+    const subject = typeof sub === 'string' ? sub : undefined;
+    return { issuer, subject, exp: typeof exp === 'number' ? exp : undefined };
   } catch {
     return undefined;
   }

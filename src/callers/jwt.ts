@@ -66,6 +66,8 @@ export class JwtVerifier {
     maxSize: maxRemembered,
     sizeCalculation: () => 1,
   });
+  /** Digests of issuer and subject of logins that were verified, for as long as this runs. */
+  readonly #people = new LRUCache<string, true>({ maxSize: maxRemembered, sizeCalculation: () => 1 });
   readonly #keySets = new Map<string, KeySet>();
   #rules: JwtRules;
   /** Grows whenever the rules or a key set change: what was verified under another version does not count. */
@@ -106,6 +108,9 @@ export class JwtVerifier {
     const known = this.#rememberedOf(name);
     if (known !== undefined) return known.result;
     const claimed = claimedOrigin(token);
+    const person =
+      claimed?.subject === undefined ? undefined : digestOf(`${claimed.issuer}\n${claimed.subject}`);
+    const isKnown = person !== undefined && this.#people.has(person);
     let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isNoFailure: false };
     /** Rules that trust the same keys, issuer and audience share one verification. */
     const verified = new Map<string, Verified>();
@@ -119,7 +124,7 @@ export class JwtVerifier {
         continue;
       }
       const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
-      const result = verified.get(trust) ?? (await this.#claimsOf(token, rule, check));
+      const result = verified.get(trust) ?? (await this.#claimsOf(token, rule, check, isKnown));
       // A new version of the file, or other keys, came while this one waited: they decide.
       if (startedIn !== this.#version) return this.verify(header, digest, token, check);
       verified.set(trust, result);
@@ -127,6 +132,7 @@ export class JwtVerifier {
         refusal = result.refusal;
         continue;
       }
+      if (person !== undefined) this.#people.set(person, true);
       const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
       valid = { expiresAt, keys: this.#keysAt(rule.jwks) };
       const misfit = misfitOf(result.claims, rule.match);
@@ -190,10 +196,11 @@ export class JwtVerifier {
     for (const address of used) this.#keysAt(address).warm();
   }
 
-  async #claimsOf(token: string, rule: JwtRule, check: SignatureCheck): Promise<Verified> {
+  async #claimsOf(token: string, rule: JwtRule, check: SignatureCheck, isKnown: boolean): Promise<Verified> {
     const keys = this.#keysAt(rule.jwks);
     const waits = (refreshed: Promise<void>): Promise<void> => check.waitForKeys(token, refreshed);
-    const keyFor: JWTVerifyGetKey = (header, input) => check.begin(() => keys.keyFor(header, input, waits));
+    const keyFor: JWTVerifyGetKey = (header, input) =>
+      check.begin(isKnown, () => keys.keyFor(header, input, waits));
     try {
       const { payload, protectedHeader } = await jwtVerify(token, keyFor, {
         issuer: rule.issuer,

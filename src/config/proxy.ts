@@ -1,6 +1,6 @@
 /** Readers of the settings that name the way out through a proxy, which other programs read as well. */
 import { BlockList, isIP } from 'node:net';
-import { canonicalAddress, type NoProxy, type ProxyAddress } from '../http/address.ts';
+import { canonicalAddress, hostFromUrl, type NoProxy, type ProxyAddress } from '../http/address.ts';
 import { ConfigValueError, type Environment, type Reader } from './values.ts';
 
 /** Settings that others know by their lower-case names too; where both are set, the lower-case one counts, as in curl. */
@@ -25,7 +25,7 @@ export const proxyAddress: Reader<ProxyAddress> = (value) => {
     throw new ConfigValueError('must have neither path, query nor fragment');
   const isTls = url.protocol === 'https:';
   return {
-    host: url.hostname.replace(/^\[|\]$/g, ''),
+    host: hostFromUrl(url.hostname),
     port: Number(url.port) || (isTls ? 443 : 80),
     isTls,
     credentials: url.username === '' && url.password === '' ? undefined : credentialsIn(url),

@@ -119,7 +119,7 @@ export const settings = {
   UPSTREAM_TIMEOUT: defaulted(
     '10s',
     duration(10),
-    'One attempt, from its start to the last byte of the body.',
+    'One attempt, from its start to the last byte of the body, less what it waits for room where others hold all of it.',
   ),
   UPSTREAM_MAX_BODY: defaulted(
     '8MiB',

@@ -1,5 +1,5 @@
 /** The value of `SHARED_STORE`: which server or servers hold what gateways share. Pure. */
-import { hostInUrl, isLoopbackHost, socketPath } from '../http/address.ts';
+import { hostFromUrl, hostInUrl, isLoopbackHost, socketPath } from '../http/address.ts';
 
 export interface StoreServer {
   readonly host: string;
@@ -74,7 +74,7 @@ function parseServer(text: string, port: number): StoreServer {
   if (url === null || url.hostname === '' || url.username !== '' || url.pathname !== '') {
     throw new TypeError(expected);
   }
-  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: url.port === '' ? port : Number(url.port) };
+  return { host: hostFromUrl(url.hostname), port: url.port === '' ? port : Number(url.port) };
 }
 
 /** @throws TypeError */

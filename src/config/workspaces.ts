@@ -77,7 +77,7 @@ export function listedWorkspaces(environment: Environment): readonly string[] {
     .filter((name) => name !== '');
 }
 
-/** What the settings that are not of one workspace say. Those that failed are `undefined`. */
+/** The settings that workspaces share. Those that could not be read are `undefined`. */
 export interface CommonSettings {
   readonly WORKSPACES: readonly string[] | undefined;
   readonly UPSTREAM_BASE_URL: URL | undefined;

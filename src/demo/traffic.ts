@@ -26,17 +26,23 @@ const habits = [
   {
     name: 'dashboard',
     habit: 'the same read four times a second: hits, whatever the others do',
-    ...{ loops: 1, pauseMs: 250, reads: 1 },
+    loops: 1,
+    pauseMs: 250,
+    reads: 1,
   },
   {
     name: 'reports',
     habit: 'another read every half second',
-    ...{ loops: 1, pauseMs: 500, reads: 10_000 },
+    loops: 1,
+    pauseMs: 500,
+    reads: 10_000,
   },
   {
     name: 'export',
     habit: 'greedy: 24 different reads at once, without a pause',
-    ...{ loops: 24, pauseMs: 0, reads: 10_000 },
+    loops: 24,
+    pauseMs: 0,
+    reads: 10_000,
   },
 ] as const;
 

@@ -60,8 +60,8 @@ export interface SignedRequest extends UpstreamRequest {
   /** The key's generation, for the answer. */
   readonly generation: number;
   /**
-   * Called with a whole answer, before it is handed up: gives the room of its body to others. Without it that is done at
-   * once, also where many answers still wait to be searched for the key.
+   * Called with a whole answer, before it is handed up, and with how to free the room of its body: the answer may have to
+   * wait to be searched for the key. Without it the room is free at once.
    */
   readonly keepRoom?: (give: () => void) => void;
 }

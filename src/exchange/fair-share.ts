@@ -29,7 +29,7 @@ export class FairShare<One extends Holder> {
     return held;
   }
 
-  /** Whether one may grow to this amount: it must fit beside the others, of whom none counts with more than it would have. */
+  /** Whether one may hold this amount: it must fit beside the others, each of which counts for no more than that. */
   mayHold(one: Holder, amount: number, most: number): boolean {
     let held = amount;
     for (const other of this.#all) {

@@ -10,7 +10,7 @@ import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls';
 import { errorCode, type ProxyErrorType, SettingError } from '../errors.ts';
-import { hostInUrl, isLoopbackHost, type NoProxy, type ProxyAddress } from '../http/address.ts';
+import { hostFromUrl, hostInUrl, isLoopbackHost, type NoProxy, type ProxyAddress } from '../http/address.ts';
 
 /** What makes the way out. */
 export interface ProxySettings {
@@ -66,7 +66,7 @@ export class OutboundProxy {
 
   /** Whether the way to an address leads through the proxy: only `https:` does, and never to this machine. */
   takes({ protocol, hostname, port }: Pick<URL, 'protocol' | 'hostname' | 'port'>): boolean {
-    const host = hostname.replace(/^\[|\]$/g, '');
+    const host = hostFromUrl(hostname);
     return protocol === 'https:' && !isLoopbackHost(host) && !this.#besides?.names(host, Number(port) || 443);
   }
 
@@ -84,7 +84,7 @@ export class OutboundProxy {
   /** Opens connections for undici. @param timeoutMs one connection; half of it is the proxy's */
   connector(timeoutMs: number): Connector {
     return ({ hostname, port }, callback) => {
-      this.connect({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || 443 }, timeoutMs).then(
+      this.connect({ host: hostFromUrl(hostname), port: Number(port) || 443 }, timeoutMs).then(
         (socket) => callback(null, socket),
         (error: Error) => callback(error, null),
       );

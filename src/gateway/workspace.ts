@@ -28,8 +28,8 @@ import { version } from '../version.ts';
 export interface KeyedWorkspace {
   readonly own: WorkspaceConfig;
   readonly keyring: Keyring;
-  /** The keyring checks keys through the gate, which stands once the key's store is open: it waits for it. */
-  readonly way: PromiseWithResolvers<KeyCheck>;
+  /** How to check a key: through the gate, which is made after the keyring. */
+  readonly keyCheck: PromiseWithResolvers<KeyCheck>;
   /** Every line of the log that is about this workspace alone. */
   readonly events: GatewayLogger['events'];
 }
@@ -74,10 +74,10 @@ async function openKey(
 ): Promise<KeyedWorkspace> {
   const { name } = own;
   const events = name === '' ? log.events : log.events.child({ workspace: name });
-  const way = Promise.withResolvers<KeyCheck>();
+  const keyCheck = Promise.withResolvers<KeyCheck>();
   const keyring = await openKeyring({
     ...keyPlaces(own),
-    check: async (key, read) => (await way.promise)(key, read),
+    check: async (key, read) => (await keyCheck.promise)(key, read),
     environment,
     scrub,
     // The process ends where no workspace has a key; else this one is asked again.
@@ -90,7 +90,7 @@ async function openKey(
       onKeyEvent();
     },
   });
-  return { own, keyring, way, events };
+  return { own, keyring, keyCheck, events };
 }
 
 /** Warns once of workspaces whose keys are equal: one of them has the key of another. */
@@ -178,6 +178,7 @@ export function createWorkspace(
       upstream: own.baseUrl,
       path: baseOfWorkspace(own.name),
       publicBase: config.PUBLIC_BASE_URL,
+      maxBodyBytes: config.UPSTREAM_MAX_BODY,
       onNamed: () =>
         events.warn(
           {},
@@ -215,7 +216,7 @@ export function createWorkspace(
       slots: isAlone ? undefined : new AttemptSlots(bounds.connections.join()),
     },
   });
-  keyed.way.resolve(pipeline.checkKey);
+  keyed.keyCheck.resolve(pipeline.checkKey);
   return { ...keyed, pipeline, fleet };
 }
 

@@ -83,6 +83,11 @@ export function hostInUrl(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }
 
+/** A host as it is connected to, from one in an address: without the brackets of IPv6. */
+export function hostFromUrl(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, '');
+}
+
 /** Whether the peer is Fly's proxy (172.16.0.0/16). From any other peer a `Fly-Src` may be a replay. */
 export function isFlyProxy(address: string | undefined): boolean {
   if (address === undefined) return false;

@@ -89,19 +89,21 @@ function byteAt(body: Payload, at: number): number | undefined {
   return typeof body === 'string' ? body.charCodeAt(at) : body[at];
 }
 
-/** The body with this address at all the places. */
-export function putInPlaces(body: Payload, places: readonly Place[], address: string): Payload {
-  if (places.length === 0) return body;
-  const starts = [0, ...places.map(([, to]) => to)];
-  const ends = [...places.map(([from]) => from), body.length];
-  if (typeof body === 'string') {
-    const text = starts.map((start, index) => body.slice(start, ends[index])).join(address);
-    return text.length > smallBytes ? bufferOf(text) : text;
-  }
-  const between = Buffer.from(address, 'latin1');
-  return Buffer.concat(
-    starts.flatMap((start, index) => [...(index === 0 ? [] : [between]), body.subarray(start, ends[index])]),
-  );
+/** The bytes from one place to another, with this address at all the places between. */
+export function putInPlaces(
+  body: Payload,
+  places: readonly Place[],
+  address: string,
+  from = 0,
+  to = body.length,
+): Payload {
+  const text = typeof body === 'string' ? body.slice(from, to) : body.toString('latin1', from, to);
+  const starts = [from, ...places.map(([, end]) => end)];
+  const ends = [...places.map(([start]) => start), to];
+  const led = starts
+    .map((start, index) => text.slice(start - from, (ends[index] ?? to) - from))
+    .join(address);
+  return typeof body === 'string' && led.length <= smallBytes ? led : bufferOf(led);
 }
 
 /** Where links are led from, and to what. */
@@ -134,6 +136,9 @@ export interface LedLinks {
   readonly dropped: number;
 }
 
+/** So long may a `Link` become: a short relative link grows to a whole address. */
+const mostLinkCharacters = 32 * 1_024;
+
 const blank = '[\\t ]*';
 const target = new RegExp(`${blank}<([^<>]*)>`, 'y');
 const parameter = new RegExp(
@@ -144,7 +149,8 @@ const separator = new RegExp(`${blank}(?:,|$)`, 'y');
 
 /**
  * Leads the links of a `Link` field back (RFC 8288 section 3). A link with an `anchor` is about that address, which has to
- * be below the base address too; a fragment is about the answer itself. What cannot be read is dropped.
+ * be below the base address too; a fragment is about the answer itself. What cannot be read is dropped, and so is what
+ * comes behind 32 KiB.
  *
  * @param context the address of the answer
  */
@@ -152,6 +158,7 @@ export function leadLinksBack(field: string, context: URL, bases: LinkBases): Le
   const kept: string[] = [];
   let dropped = 0;
   let at = 0;
+  let characters = 0;
   while (at < field.length) {
     // An empty member says nothing (RFC 9110 section 5.6.1).
     const empty = matchAt(separator, field, at);
@@ -160,9 +167,11 @@ export function leadLinksBack(field: string, context: URL, bases: LinkBases): Le
       continue;
     }
     const link = readLink(field, at, context, bases);
-    if (link.text === undefined) dropped += 1;
-    else kept.push(link.text);
     at = link.end;
+    characters += link.text?.length ?? 0;
+    if (link.text !== undefined && characters <= mostLinkCharacters) kept.push(link.text);
+    else dropped += 1;
+    if (characters > mostLinkCharacters) break;
   }
   return { value: kept.length === 0 ? undefined : kept.join(', '), dropped };
 }

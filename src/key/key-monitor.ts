@@ -44,11 +44,11 @@ export interface KeyMonitorParts {
   readonly check: KeyCheck;
   /** The key in use. */
   current(): Key | undefined;
-  /** A key is suspect as of now: a new one may be there that replaces it. */
+  /** Called when the key becomes suspect: a new one may replace it. */
   suspected(): void;
   /** Reads the store again; a new value ends the suspicion. */
   reload(): Promise<void>;
-  /** Finds a value that may be tried instead of this key, and how to make a key of it. Never rejects. */
+  /** Finds another value to try, and how to make a key of it. Never rejects. */
   other(key: Key): Promise<(() => Key) | undefined>;
   /** Puts a key that was tried and accepted into use, and reports it. */
   adopt(key: Key): void;
@@ -354,7 +354,10 @@ interface AcceptedRead {
   sentMs: number;
 }
 
-/** What the upstream accepted a key for, the best reads to check it with: the last of each operation. Changed in place, because every answer is remembered. */
+/**
+ * What the upstream accepted a key for, the best reads to check it with: the last of each operation. Changed in place,
+ * because every answer is remembered.
+ */
 export class AcceptedReads {
   #reads: AcceptedRead[] = [];
 

@@ -121,7 +121,7 @@ export async function loadPreviousValue(store: KeyStore, closing?: AbortSignal):
 /** A place where a key may be, and how to read it; `undefined` where there is none. */
 export type StoredValue = readonly [from: string, load: () => Promise<string | undefined>];
 
-/** The first value that differs from the key, and where it is from. Never rejects: a failure is told, and passed over. */
+/** The first value that differs from the key, and where it is from. Never rejects: reports a failure, and goes on. */
 export async function firstOther(
   key: Key,
   places: readonly StoredValue[],
@@ -167,8 +167,8 @@ async function bounded<T>(
 }
 
 /**
- * How to read the token of the admin listener, which is kept where the key may be kept too: each time anew, so that a new value needs no restart. It has the form of a
- * key: at least 16 visible ASCII characters.
+ * How to read the token of the admin listener, which has a store and the form of a key. It is read each time anew, so that a
+ * new value needs no restart.
  *
  * @returns a function that rejects with a `KeyStoreError` that names the setting; `undefined` where no token is asked for
  * @throws KeyStoreError where the setting is malformed

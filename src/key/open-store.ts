@@ -208,9 +208,9 @@ function whenUsed(describe: string, open: () => Promise<OpenedStore>): KeyStore 
 type CommandLine = { readonly words: readonly string[] } | { readonly reason: string };
 
 /**
- * A command line taken apart without a shell. Splits at whitespace. `'…'` keeps everything as it is; `"…"` too, but for `\"` and `\\`; outside of quotes a
- * backslash keeps the next character. Nothing is expanded: what only a shell could do is refused, for it would
- * reach the program as text and surprise its author.
+ * Splits a command line at whitespace, without a shell. `'…'` keeps everything as it is; `"…"` too, but for `\"` and `\\`;
+ * outside of quotes a backslash keeps the next character. What only a shell could expand is refused: it would reach the
+ * program as text and surprise its author.
  *
  * @returns the words, or why not, in words that hold nothing of the text
  */

@@ -6,10 +6,10 @@
  * those of the last 16 bytes of every form of every key. Only where it is equal, bytes are compared, in constant time.
  * Rows of characters that keys are made of are hashed and nothing else: hardly any in JSON has 16. Which characters these
  * are is the same for all keys but odd ones, so what is skipped tells nothing of a key.
- * That an end is equal can be seen in the time: so hexadecimal is searched by itself, each 32 bytes of it, or half of the
- * characters would do, which can be guessed where a key ends in digits.
- * The hash is random for each process, and drawn anew after 16 other bytes had an equal one: chance has it once in some
- * hundreds of megabytes.
+ * The time does show that an end is equal, so an end must be too long to guess. In hexadecimal two bytes write one
+ * character: it is searched by itself, 32 bytes at a time.
+ * The hash is random for each process. Where other bytes have an equal one, as by chance once in some hundreds of megabytes,
+ * it is drawn anew.
  *
  * Nothing is compiled of a key: V8 keeps, prints and profiles patterns and names.
  */
@@ -18,9 +18,9 @@ import { hexDigits } from '../http/percent-encoding.ts';
 
 /** So many bytes are hashed, but of hexadecimal, and no shorter text holds a key. */
 export const windowBytes = 16;
-/** As many times as a text that was escaped may have been escaped again. Each level costs time, and texts are strangers'. */
+/** A text is unescaped so many times at the most: each level costs time, and strangers choose the texts. */
 export const maxLevels = 5;
-/** The end of a key so often in one text proves enough: to compare all before it each time would take seconds. */
+/** An end of a key that comes so often is taken for the key: to compare what stands before it each time would take seconds. */
 const maxComparisons = 1_000;
 
 /** A place in a text, and the owner of what stands there. Indices of bytes. */
@@ -45,7 +45,7 @@ interface Form<Owner> {
   readonly bytes: Uint8Array;
 }
 
-/** What a byte counts as: letters in either case are one, and so are both alphabets of base64. A form has `+` as a blank. */
+/** What a byte counts as: a letter is the same in either case, both alphabets of base64 are one, and a blank is a `+`. */
 const fold = Uint8Array.from({ length: 256 }, (_, byte) => {
   if (byte >= 0x41 && byte <= 0x5a) return byte + 0x20;
   if (byte === 0x2d || byte === 0x20) return 0x2b;

@@ -2,9 +2,9 @@
  * Whether the upstream is down, as a whole or in part. Pure: no `this`, no I/O, no clock.
  *
  * There is a circuit for the whole upstream, for each operation, and for each operation of each caller. It is open
- * after ten failures in a row over a second or more, and the next success closes it. A caller can choose reads that are
- * slow or that fail: so what is about all callers opens only where several callers fail, and what is about all
- * operations only where several operations fail, or no connection is made.
+ * after ten failures in a row over a second or more, and the next success closes it. One caller can choose reads that are
+ * slow or that fail. So an operation's circuit opens only where several callers fail, and the whole upstream's only where
+ * several operations fail too, or where no connection is made.
  */
 import type { GatewayError } from '../errors.ts';
 

@@ -178,7 +178,9 @@ function refusal(read: Read): GatewayError {
   const failure: Partial<GatewayError> = last instanceof GatewayError ? last : {};
   const { code = 'upstream-unreachable', proxyError = 'destination_unavailable', cause } = failure;
   return new GatewayError(code, {
-    ...{ proxyError, cause, reason: 'the circuit is open: the upstream has only failed lately' },
+    proxyError,
+    cause,
+    reason: 'the circuit is open: the upstream has only failed lately',
     ...(typeof last === 'number' && { receivedStatus: last }),
     retryAfterMs: Math.max(read.dueMs - performance.now(), 1_000),
   });

@@ -4,6 +4,7 @@
  */
 import { hash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
+import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import { andThen, type Eventually, type Layer } from '../exchange/layer.ts';
 import { fieldValue, isEntityTag, isJsonType, singleField } from '../http/fields.ts';
@@ -17,6 +18,7 @@ import {
   patternFor,
   putInPlaces,
 } from '../http/links.ts';
+import { bufferOf } from '../http/payload.ts';
 
 export interface LinkOptions {
   readonly upstream: URL;
@@ -24,6 +26,8 @@ export interface LinkOptions {
   readonly path: string;
   /** Before that path, in addresses. `undefined`: it is not known, and JSON passes as it came. */
   readonly publicBase: string | undefined;
+  /** UPSTREAM_MAX_BODY, for an answer that grows as well. */
+  readonly maxBodyBytes: number;
   /** Called once, when an answer names the upstream's base address and `publicBase` is not known. */
   readonly onNamed: () => void;
 }
@@ -84,24 +88,31 @@ export class Links {
     const search = findInJson(answer.body, this.#pattern);
     const { value: first, done } = search.next();
     if (done === true) return answer;
-    return typeof answer.body === 'string'
-      ? this.#withBody(answer, first)
-      : this.#rest(search, first).then((places) => this.#withBody(answer, places));
+    if (typeof answer.body !== 'string') return this.#inSlices(answer, answer.body, search, first);
+    if (first.length === 0) return answer;
+    return this.#marked({ ...answer, body: putInPlaces(answer.body, first, this.#bases.ours) });
   }
 
-  /** The places in the rest of a large answer, during whose search other requests go on. */
-  async #rest(search: Generator<Place[]>, first: Place[]): Promise<Place[]> {
-    const places = first;
-    for (let slice = search.next(); slice.done !== true; slice = search.next()) {
-      places.push(...slice.value);
+  /** Slice by slice, between which other requests go on: a large answer may have a link for every twenty bytes. */
+  async #inSlices(answer: Answer, body: Buffer, search: Iterable<Place[]>, first: Place[]): Promise<Answer> {
+    const pieces: Buffer[] = [];
+    let [done, bytes] = [0, body.length];
+    const lead = (places: Place[]): void => {
+      const end = places.at(-1)?.[1];
+      if (end === undefined) return;
+      const piece = bufferOf(putInPlaces(body, places, this.#bases.ours, done, end));
+      bytes += piece.length - (end - done);
+      if (bytes > this.#options.maxBodyBytes) throw tooLarge(answer.status);
+      pieces.push(piece);
+      done = end;
+    };
+    lead(first);
+    for (const places of search) {
       await setImmediate();
+      lead(places);
     }
-    return places;
-  }
-
-  #withBody(answer: Answer, places: readonly Place[]): Answer {
-    if (places.length === 0) return answer;
-    return this.#marked({ ...answer, body: putInPlaces(answer.body, places, this.#bases.ours) });
+    if (done === 0) return answer;
+    return this.#marked({ ...answer, body: Buffer.concat([...pieces, body.subarray(done)]) });
   }
 
   #marked(answer: Answer): Answer {
@@ -118,4 +129,12 @@ export class Links {
     this.#dropped += dropped;
     return { ...answer, headers: value === undefined ? others : { ...others, link: value } };
   }
+}
+
+function tooLarge(receivedStatus: number): GatewayError {
+  return new GatewayError('upstream-invalid-response', {
+    reason: 'a body over UPSTREAM_MAX_BODY, once its links lead to PUBLIC_BASE_URL',
+    proxyError: 'http_response_body_size',
+    receivedStatus,
+  });
 }

@@ -557,6 +557,28 @@ describe('a forged or foreign JWT', () => {
     expect(verified).toHaveBeenCalledTimes(203);
   });
 
+  it('a new JWT of someone whose login was verified before is accepted, however many forged ones come from the address', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
+    await authenticator.authenticate(bearer(await sign(one, { sub: 'known', jti: 'before' })));
+    const flood = async (count: number, sub: string): Promise<readonly number[]> => {
+      const tokens = Array.from({ length: count }, (_, index) => sign(stranger, { sub, jti: `${index}` }));
+      const all = (await Promise.all(tokens)).map((token) =>
+        refusal(() => authenticator.authenticate(bearer(token))),
+      );
+      return (await Promise.all(all)).map(({ status }) => status);
+    };
+    expect((await flood(250, 'guessed')).at(-1)).toBe(429);
+    for (const jti of ['one', 'two']) {
+      const token = await sign(one, { sub: 'known', jti });
+      expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+    }
+    const other = await sign(one, { sub: 'new' });
+    expect((await refusal(() => authenticator.authenticate(bearer(other)))).status).toBe(429);
+    // Who knows the name gets no more than that verified either.
+    expect((await flood(205, 'known')).filter((status) => status === 401)).toHaveLength(200);
+  });
+
   it('good JWTs of two thousand callers behind one address are all accepted at once, also while the keys are on their way', async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     idp.until = promise;

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { findInJson, leadLinksBack, patternFor, putInPlaces } from '../../src/http/links.ts';
 import type { Payload } from '../../src/http/payload.ts';
 
@@ -189,6 +189,20 @@ describe('Link (RFC 8288)', () => {
     ['nothing', '', undefined, 0],
   ])('Link is led back: %s', (_what, field, value, dropped) => {
     expect(lead(field)).toEqual({ value, dropped });
+  });
+
+  it('Link grows to 32 KiB and no further, and what comes behind is not read', () => {
+    const parsed = vi.spyOn(URL, 'parse');
+    const { value, dropped } = leadLinksBack(
+      '<#>,'.repeat(8_000),
+      new URL(`?x=${'y'.repeat(8_000)}`, context),
+      {
+        upstream,
+        ours,
+      },
+    );
+    expect([value?.split(', ').length, dropped, parsed.mock.calls.length]).toEqual([4, 1, 5]);
+    vi.restoreAllMocks();
   });
 
   it('Link leads to the public address where it is known, and to the workspace', () => {

@@ -6,11 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { ReceivedRequest } from '../../src/demo/stand-in.ts';
 import { checkWaitMs } from '../../src/key/suspicion.ts';
-import { failedStart } from '../support/command-line.ts';
 import { type AtEnd, accounts, ask, type Came, startPair, type TestGateway } from '../support/gateway.ts';
 import { type KubernetesMount, mountSecret } from '../support/kubernetes-mount.ts';
 import { startProduct } from '../support/product.ts';
-import type { Behaviour } from '../support/stand-in/behaviour.ts';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 const keyOf = (version: number): string => `key-of-version-${version}-0123456789`;
@@ -48,7 +46,7 @@ const events = (pair: TestGateway, kind: string): Record<string, unknown>[] =>
   pair.logLines().filter((line) => line['kind'] === kind);
 
 /** A request of the gateway's own: no caller's id is on it. */
-const isProbe = ({ headers }: ReceivedRequest): boolean => headers['x-request-id'] === undefined;
+const isCheck = ({ headers }: ReceivedRequest): boolean => headers['x-request-id'] === undefined;
 
 const codeOf = (came: Came): unknown => came.json()['code'];
 
@@ -111,9 +109,9 @@ describe('a key is replaced without one failed request', () => {
         const sent = standIn.requests.slice(before);
         // One; where a slow machine takes longer, one more for each time that a check is waited for.
         const mostChecks = 1 + Math.floor((performance.now() - begunMs) / checkWaitMs);
-        expect(sent.filter(isProbe).length).toBeLessThanOrEqual(mostChecks);
+        expect(sent.filter(isCheck).length).toBeLessThanOrEqual(mostChecks);
         const refused = sent
-          .filter((request) => request.status === 401 && !isProbe(request))
+          .filter((request) => request.status === 401 && !isCheck(request))
           .map(({ headers }) => headers['x-request-id']);
         expect(refused.length).toBeLessThanOrEqual(20);
         expect(new Set(refused).size).toBe(refused.length);
@@ -220,7 +218,7 @@ describe('a new key that the upstream refuses replaces none that works', () => {
     await expect.poll(() => events(pair, 'new-key-refused'), soon).toHaveLength(1);
     await loops.more(50);
     expect(await codes(pair)).toEqual(['new-key-refused']);
-    expect(standIn.requests.filter((sent) => sent.key === keyOf(9) && !isProbe(sent))).toEqual([]);
+    expect(standIn.requests.filter((sent) => sent.key === keyOf(9) && !isCheck(sent))).toEqual([]);
     accept(standIn, keyOf(1), keyOf(2));
     mount.swap(keyOf(2));
     await expect.poll(() => events(pair, 'accepted'), soon).toHaveLength(1);
@@ -243,7 +241,7 @@ describe('a new key that the upstream refuses replaces none that works', () => {
     const pair = await startMounted(trying, {}, onTestFinished);
     const { standIn, mount, ask } = pair;
     expect((await ask(accounts)).status).toBe(200);
-    standIn.behave((request) => (request.key === keyOf(2) && isProbe(request) ? { status: 503 } : undefined));
+    standIn.behave((request) => (request.key === keyOf(2) && isCheck(request) ? { status: 503 } : undefined));
     mount.swap(keyOf(2));
     await expect.poll(() => events(pair, 'new-key-untried'), soon).toHaveLength(1);
     expect((await ask(`${accounts}?meanwhile`)).status).toBe(200);
@@ -351,7 +349,7 @@ describe('a bad value never replaces a good key', () => {
 });
 
 describe('while the upstream refuses the key', () => {
-  it.concurrent('callers get upstream-key-rejected or the stale answer while the upstream refuses the key, and only the probe goes up', async ({
+  it.concurrent('callers get upstream-key-rejected or the stale answer while the upstream refuses the key, and only the check goes up', async ({
     expect,
     onTestFinished,
   }) => {
@@ -374,24 +372,14 @@ describe('while the upstream refuses the key', () => {
     expect(stale).toMatchObject({ status: 200, body: good.body });
     expect(stale.headers['cache-status']).toContain('detail=stale-if-error');
     expect((await ask('/readyz')).status).toBe(200);
-    // Two probes at most in the second this may take: the one at once, and the next.
+    // Two checks at most in the second this may take: the one at once, and the next.
     const heard = standIn.requests.slice(before);
     expect(heard.length).toBeLessThanOrEqual(2);
-    expect(heard.filter((request) => !isProbe(request))).toEqual([]);
+    expect(heard.filter((request) => !isCheck(request))).toEqual([]);
 
     mount.swap(keyOf(2));
     await expect.poll(async () => (await ask(`${accounts}?first`)).status, soon).toBe(200);
     expect(events(pair, 'rotated')).toHaveLength(1);
-  });
-
-  it.concurrent('a probe finds out that a refused key is taken again', async ({ expect, onTestFinished }) => {
-    const pair = await startMounted({}, {}, onTestFinished);
-    const { standIn, ask } = pair;
-    accept(standIn);
-    expect(codeOf(await ask(accounts))).toBe('upstream-key-rejected');
-    accept(standIn, keyOf(1));
-    await expect.poll(() => events(pair, 'accepted-again'), { timeout: 5_000 }).toHaveLength(1);
-    expect((await ask(accounts)).status).toBe(200);
   });
 
   it.concurrent('a 401 to one operation alone holds up no other operations', async ({
@@ -419,72 +407,6 @@ describe('while the upstream refuses the key', () => {
     expect(standIn.requests.filter(({ key }) => key !== keyOf(1))).toEqual([]);
     expect(events(pair, 'rejected')).toEqual([]);
     expect(events(pair, 'fell-back')).toEqual([]);
-  });
-
-  it.concurrent.for<[string, Behaviour]>([
-    ['500', { status: 500 }],
-    ['404', { status: 404 }],
-    ['429', { status: 429, headers: { 'retry-after': '1' } }],
-    ['nothing', { stallAt: 'before-headers' }],
-  ])(
-    'one 401 about one read takes nothing from others where a probe is answered with %s',
-    async ([_name, toProbes], { expect, onTestFinished }) => {
-      const previous = mountSecret(keyOf(0), onTestFinished);
-      const pair = await startMounted(
-        { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}`, CACHE_TTL: '0s', RETRY_LIMIT: '0' },
-        {},
-        onTestFinished,
-      );
-      const { standIn, ask } = pair;
-      accept(standIn, keyOf(0), keyOf(1));
-      standIn.behave((request) => {
-        if (isProbe(request)) return toProbes;
-        return request.target.endsWith('?odd') ? { status: 401, body: '{}' } : undefined;
-      });
-      const odd = ask(`${accounts}?odd`);
-      await standIn.received(1);
-      const others = await Promise.all([ask('/api/users/api-keys/'), ask('/api/users/api-keys/?more')]);
-      expect(others.map(({ status }) => status)).toEqual([200, 200]);
-      expect(codeOf(await odd)).toBe('upstream-key-rejected');
-      expect((await ask(`${accounts}?well`)).status).toBe(200);
-      expect((await ask('/api/users/api-keys/?later')).status).toBe(200);
-      expect(standIn.requests.filter(({ key }) => key !== keyOf(1))).toEqual([]);
-      expect(events(pair, 'rejected')).toEqual([]);
-      expect(events(pair, 'fell-back')).toEqual([]);
-      expect(events(pair, 'operation-refused')).toHaveLength(1);
-    },
-  );
-
-  it.concurrent('a probe asks the read that was accepted last before the specification’s', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const pair = await startMounted({ CACHE_TTL: '0s' }, {}, onTestFinished);
-    const { standIn, ask } = pair;
-    expect((await ask(`${accounts}?fine`)).status).toBe(200);
-    standIn.behave((request) => {
-      if (request.target.includes('/users/')) return { status: 500 };
-      return request.target.endsWith('?odd') ? { status: 401, body: '{}' } : undefined;
-    });
-    expect(codeOf(await ask(`${accounts}?odd`))).toBe('upstream-key-rejected');
-    expect(standIn.requests.filter(isProbe).map(({ target }) => target)).toEqual([`${accounts}?fine`]);
-    expect((await ask(`${accounts}?fine`)).status).toBe(200);
-    expect(events(pair, 'operation-refused')).toHaveLength(1);
-  });
-
-  it.concurrent('a 403 is about the role: it passes, and marks nothing', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const pair = await startMounted({}, {}, onTestFinished);
-    const { standIn, ask } = pair;
-    standIn.behave({ status: 403, body: '{"detail":"The workspace role is insufficient."}' }, 1);
-    const came = await ask(accounts);
-    expect(came.status).toBe(403);
-    expect(came.json()).toEqual({ detail: 'The workspace role is insufficient.' });
-    expect((await ask(`${accounts}?more`)).status).toBe(200);
-    expect(standIn.requests).toHaveLength(2);
-    expect(pair.logLines().filter(({ level }) => level !== 'info')).toEqual([]);
   });
 });
 
@@ -617,21 +539,4 @@ describe('the process', () => {
     // The command's own limit is ten seconds.
     expect(performance.now() - startedMs).toBeLessThan(5_000);
   });
-
-  it.concurrent.for([
-    ['a file that is not there', 'file:/nowhere/key'],
-    ['a variable that is not set', 'env:NOT_SET'],
-  ] as const)(
-    'the gateway does not start with %s, and the status is 2',
-    async ([_name, from], { expect }) => {
-      const settings = {
-        UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
-        UPSTREAM_API_KEY_FROM: from,
-        PORT: '0',
-      };
-      const { status, text } = await failedStart(settings);
-      expect(status).toBe(2);
-      expect(text).toContain(from);
-    },
-  );
 });

@@ -153,42 +153,6 @@ describe('on a 401', () => {
     expect(upstream.keys().filter((key) => key === key2)).toHaveLength(40);
   });
 
-  it('four rotations under 20 loops cost no request, and one refusal for each in flight at that instant', async () => {
-    const store = new FakeStore(key1);
-    const { keyring, checkWith } = await keyringOf(store);
-    const upstream = upstreamTaking(key1);
-    const handle = over({ keyring, checkWith }, upstream.send);
-    let stop = false;
-    const failures: unknown[] = [];
-    const loops = Array.from({ length: 20 }, async () => {
-      while (!stop) {
-        const answer = await Promise.resolve(handle(requestOf(), trace())).catch(codeOf);
-        if ((answer as Answer).status !== 200) failures.push(answer);
-      }
-    });
-    let value = key1;
-    for (const next of [key2, key3, key1, key2]) {
-      await wait(103);
-      upstream.taken.clear();
-      upstream.taken.add(next);
-      const before = upstream.reads().length;
-      await wait(40);
-      store.swap(next);
-      await wait(60);
-      const refused = upstream
-        .keys()
-        .slice(before)
-        .filter((key) => key === value);
-      expect(refused.length).toBeLessThanOrEqual(20);
-      value = next;
-    }
-    stop = true;
-    await wait(100);
-    await Promise.all(loops);
-    expect(failures).toEqual([]);
-    expect(keyring.generation()).toBe(5);
-  });
-
   it('the previous key is tried once where the store has one', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;

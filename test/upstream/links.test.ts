@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
 import type { Payload } from '../../src/http/payload.ts';
@@ -25,6 +25,7 @@ function linksBefore(answer: (request: UpstreamRequest) => Answer, more: Partial
     upstream: new URL('https://analytics.example.com/api'),
     path: '/api',
     publicBase: 'https://gateway.internal',
+    maxBodyBytes: 2 ** 24,
     onNamed: () => named.push(true),
     ...more,
   });
@@ -90,10 +91,27 @@ describe('links in answers', () => {
       if (!isDone) setImmediate(count);
     };
     setImmediate(count);
+    const joined = vi.spyOn(Buffer, 'concat');
     const { body } = await ask();
     isDone = true;
+    // A piece for each slice and not for each link, which may be half a million.
+    expect(joined.mock.calls.map(([pieces]) => pieces.length <= 12)).toEqual([true]);
+    vi.restoreAllMocks();
     expect(body.toString()).toBe(large.toString().replaceAll('analytics.example.com', 'gateway.internal'));
     expect(turns).toBeGreaterThanOrEqual(5);
+  });
+
+  it('an answer that outgrows UPSTREAM_MAX_BODY, because its links become longer, is refused', async () => {
+    const body = Buffer.from(JSON.stringify(Array(60_000).fill('https://a.io/')));
+    const upstream = new URL('https://a.io/');
+    const length = body.length + 60_000 * ('https://gateway.internal/api'.length - 'https://a.io'.length);
+    const ask = (maxBodyBytes: number) =>
+      linksBefore(() => answerOf(200, json, body), { upstream, maxBodyBytes }).ask();
+    expect((await ask(length)).body.length).toBe(length);
+    await expect(ask(length - 1)).rejects.toMatchObject({
+      code: 'upstream-invalid-response',
+      proxyError: 'http_response_body_size',
+    });
   });
 
   it('without a public address JSON passes as it came, and the first answer that names the upstream’s is told of, once', async () => {
