@@ -20,7 +20,6 @@ const owners: Readonly<Record<string, readonly string[]>> = {
   'cache/cache-key.ts': [],
   'cache/cache-rules.ts': ['cache/cache-rules', 'cache/shared-reads'],
   'callers/credential.ts': [],
-  'http/header-table.ts': [],
   'http/limit-fields.ts': ['http/limit-fields', 'http/stated-wait'],
   'http/stated-wait.ts': ['http/stated-wait', 'http/limit-fields'],
   'operations.ts': ['operations', 'documents/openapi'],

@@ -102,13 +102,10 @@ describe('a directive', () => {
     'public, public=1',
     'public=1, public',
     'public, public;q=1',
-  ])(
-    'public permits only when it is well-formed: %j',
-    (field) => {
-      expect(hasBareDirective(parseCacheControl(field), 'public')).toBe(false);
-      expect(hasBareDirective(parseCacheControl('a, Public'), 'public')).toBe(true);
-    },
-  );
+  ])('public permits only when it is well-formed: %j', (field) => {
+    expect(hasBareDirective(parseCacheControl(field), 'public')).toBe(false);
+    expect(hasBareDirective(parseCacheControl('a, Public'), 'public')).toBe(true);
+  });
   it('a quote that never closes makes the whole field unreadable', () => {
     expect(parseCacheControl('ext="max-age=60').broken).toBe(true);
     expect(parseCacheControl('foo bar" , max-age=60').broken).toBe(true);

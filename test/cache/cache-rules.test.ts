@@ -34,6 +34,7 @@ describe('freshness lifetime (RFC 9111 section 4.2.1)', () => {
     ['Last-Modified is no freshness', { 'last-modified': at(-86400) }, 15],
     ['max-age', { 'cache-control': 'max-age=60' }, 60],
     ['s-maxage before max-age', { 'cache-control': 'max-age=60, s-maxage=90' }, 90],
+    ['Expires counts from Date', { expires: at(70), date: at(10) }, 60],
     ['max-age before Expires', { 'cache-control': 'max-age=60', expires: at(5), date: at(0) }, 60],
     ['zero is stale', { 'cache-control': 'max-age=0' }, 0],
     ['malformed is stale', { 'cache-control': 'max-age=abc' }, 0],
@@ -304,6 +305,8 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     ['unreadable max-age asks nothing', 'max-age=x', 10, 'fresh'],
     ['unreadable max-stale asks nothing', 'max-stale=x', 9999, 'stale'],
     ['an extension asks nothing', 'foo=bar', 10, 'fresh'],
+    ['an extension asks nothing of an answer that is stale', 'foo=bar', 69.999, 'refresh'],
+    ['an extension asks nothing of an answer that is too old', 'foo=bar', 70, 'stale'],
     ['another case', 'No-Cache', 10, 'request'],
   ])('an answer is served or not to a caller that says %s', (_, directives, seconds, expected) => {
     expect(use('max-age=60', seconds, directives)).toBe(expected);
@@ -324,6 +327,8 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     expect(use('max-age=60', 10, undefined, 'no-cache')).toBe('request');
     expect(use('max-age=60', 10, 'foo', 'no-cache')).toBe('fresh');
     expect(use('max-age=60', 10, undefined, 'max-age=0, only-if-cached')).toBe('fresh');
+    expect(parseRequestDirectives('only-if-cached')).toMatchObject({ onlyIfCached: true, noStore: false });
+    expect(parseRequestDirectives('No-Store')).toMatchObject({ onlyIfCached: false, noStore: true });
     expect(parseRequestDirectives(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
       onlyIfCached: false,
       noStore: false,

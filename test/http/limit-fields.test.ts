@@ -168,6 +168,9 @@ describe('what an answer states of a limit', () => {
       { ratelimit: ';r=1;t=1,'.repeat(1_000) },
       Array.from({ length: 16 }, (_, at) => [`ratelimit ${at + 1}`, 1, 1_000]),
     ],
+    [{ 'x-ratelimit-remaining': '9', 'x-ratelimit-reset': '0' }, [['x-ratelimit-reset', 9, 0]]],
+    [{ 'x-ratelimit-remaining-reads': '4', 'x-ratelimit-reset-reads': 'x6ms' }, []],
+    [{ 'x-ratelimit-remaining-reads': '4', 'x-ratelimit-reset-reads': '6msx' }, []],
     [{ 'x-ratelimit-remaining': '9' }, []],
     [{ 'x-ratelimit-reset': '30' }, []],
     [{ 'x-ratelimit-remaining': 'many', 'x-ratelimit-reset': '30' }, []],
@@ -185,6 +188,8 @@ describe('what an answer states of a limit', () => {
     expect(of(200, { ...headers, age: '0' })).toEqual([]);
     expect(of(200, { ...headers, 'cache-status': 'edge; fwd=miss, shield; hit; ttl=3' })).toEqual([]);
     expect(of(200, { ...headers, 'cache-status': 'edge; fwd=miss' })).toHaveLength(1);
+    expect(of(200, { ...headers, 'cache-status': 'edge;HIT' })).toEqual([]);
+    expect(of(400, headers)).toEqual([]);
     expect(of(429, headers)).toEqual([]);
     expect(of(503, headers)).toEqual([]);
   });
