@@ -93,7 +93,11 @@ function tell(file: string, mutants: readonly Mutant[]): number {
 const { version } = JSON.parse(readFileSync(join(modules, '@stryker-mutator/core/package.json'), 'utf8')) as {
   readonly version: string;
 };
-const suite = new Suite('StrykerJS: files with at least 90 % of their mutants noticed', version);
+const suite = new Suite(
+  'StrykerJS: files that decide, with at least 90 % of their mutants noticed',
+  version,
+  'the other files that decide, whose tests were not looked at yet',
+);
 const named = process.argv.slice(2);
 for (const file of named.length > 0 ? named : Object.keys(owners)) {
   await suite.try(file, async () => {
