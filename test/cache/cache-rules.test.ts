@@ -327,8 +327,14 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     expect(use('max-age=60', 10, undefined, 'no-cache')).toBe('request');
     expect(use('max-age=60', 10, 'foo', 'no-cache')).toBe('fresh');
     expect(use('max-age=60', 10, undefined, 'max-age=0, only-if-cached')).toBe('fresh');
-    expect(parseRequestDirectives('only-if-cached')).toMatchObject({ onlyIfCached: true, noStore: false });
-    expect(parseRequestDirectives('No-Store')).toMatchObject({ onlyIfCached: false, noStore: true });
+    expect(parseRequestDirectives('only-if-cached', undefined)).toMatchObject({
+      onlyIfCached: true,
+      noStore: false,
+    });
+    expect(parseRequestDirectives('No-Store', undefined)).toMatchObject({
+      onlyIfCached: false,
+      noStore: true,
+    });
     expect(parseRequestDirectives(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
       onlyIfCached: false,
       noStore: false,
