@@ -248,7 +248,6 @@ describe('the rules that keep the key in are kept', () => {
 
   /** They decide, and nothing else: whatever they need to know comes in as an argument, times too. */
   const pureFiles = [
-    'key/suspicion.ts',
     'config/names.ts',
     'admin/exposition.ts',
     'admin/health.ts',
@@ -273,7 +272,6 @@ describe('the rules that keep the key in are kept', () => {
     'edge/request-head.ts',
     'edge/request-ids.ts',
     'fleet/availability.ts',
-    'gate/limit-estimate.ts',
     'gate/pacer.ts',
     'http/address.ts',
     'http/date.ts',

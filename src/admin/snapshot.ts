@@ -8,7 +8,7 @@ import type { CallerSnapshot, CallersSnapshot } from '../callers/callers-snapsho
 import type { CertificateSnapshot } from '../edge/certificate.ts';
 import { toSeconds, toTime } from '../exchange/durations.ts';
 import type { FleetSnapshot } from '../fleet/fleet.ts';
-import type { GateSnapshot } from '../gate/types.ts';
+import type { GateSnapshot } from '../gate/scheduler.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';

@@ -150,7 +150,15 @@ export function inWords(report: CheckReport): string {
     lines.push([`${method} ${path}:`, ...came, ...(said.has(meaning) ? [] : [meaning])].join(' '));
     said.add(meaning);
   }
-  if (report.limit !== undefined) lines.push(limitInWords(report.limit));
+  if (report.limit !== undefined) {
+    lines.push(limitInWords(report.limit));
+    const asked = report.calls.filter(({ outcome }) => outcome !== 'skipped').length;
+    const reads = asked === 1 ? 'read' : 'reads';
+    if (report.limit.told.length > 0)
+      lines.push(
+        `Beside it: this check has sent ${asked} ${reads} with the same key, which no gateway counts`,
+      );
+  }
   for (const notice of report.notices ?? []) lines.push(`Notice: ${notice}`);
   const verdict = said.has(report.summary) ? 'The gateway could not work, as said above.' : report.summary;
   lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);

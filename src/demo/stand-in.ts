@@ -68,8 +68,6 @@ export interface StandInOptions {
   readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
   /** The made-up data follow from it. */
   readonly seed?: number;
-  /** How long an idle connection stays open. Default 60 s. */
-  readonly keepAliveMs?: number;
   /** False: `requests` stays empty, `received` counts nothing. For benchmarks. */
   readonly recordRequests?: boolean;
   /** Asked before each connection and answer; what it takes over is not answered as specified. */
@@ -128,7 +126,7 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
   const state = new StandInState(options);
   const listener = answerRequests(state, options);
   const server: Server = tls === undefined ? createServer(listener) : createTlsServer(tls, listener);
-  server.keepAliveTimeout = options.keepAliveMs ?? 60_000;
+  server.keepAliveTimeout = 60_000;
   server.on('connection', (socket: Socket) => state.connect(socket));
   const stop = async (): Promise<void> => {
     const closed = server.listening ? new Promise((resolve) => server.close(resolve)) : undefined;

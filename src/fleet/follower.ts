@@ -1,7 +1,8 @@
 /** A follower's side of shared turns: the requests that wait here, what to report of them, and the turns that it got. */
 import type { Flow } from '../exchange/request-context.ts';
-import type { GateRecord, Outcome, Permit } from '../gate/scheduler.ts';
-import type { Queued } from '../gate/types.ts';
+import type { Queued } from '../gate/fair-queue.ts';
+import type { GateRecord } from '../gate/pacer.ts';
+import type { Outcome, Permit } from '../gate/scheduler.ts';
 import { type Announcement, type FlowKey, flowKey, parseFlow, type Report } from './gate-messages.ts';
 import type { KnownWindows, SharedWindows } from './shared-record.ts';
 

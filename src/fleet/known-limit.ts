@@ -1,6 +1,7 @@
 /** What this gateway knows of the limit that all share: the last record of a leader, and what was used of told windows. */
-import { type GateRecord, openRecord, type Scheduler } from '../gate/scheduler.ts';
-import type { Queued } from '../gate/types.ts';
+import type { Queued } from '../gate/fair-queue.ts';
+import { type GateRecord, openRecord } from '../gate/pacer.ts';
+import type { Scheduler } from '../gate/scheduler.ts';
 import {
   addWindows,
   isStale,

@@ -2,8 +2,8 @@
  * The leader's side of shared turns. For each request that waits at another gateway a placeholder waits in the leader's
  * scheduler; when its turn comes, the turn travels. No clock, no timer: times come in.
  */
+import type { Queued } from '../gate/fair-queue.ts';
 import type { Permit, Rejected, Scheduler } from '../gate/scheduler.ts';
-import type { Queued } from '../gate/types.ts';
 import { type Announcement, type FlowKey, parseFlow, type Report } from './gate-messages.ts';
 import type { SharedRecord } from './shared-record.ts';
 

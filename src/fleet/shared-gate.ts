@@ -2,8 +2,8 @@
  * The gate of several gateways: carries what `shared-scheduler.ts` says over the shared store. Messages and the record are
  * sealed with the upstream key, so gateways with another key, which has a limit of its own, take no part in it.
  */
-import type { MakeScheduler, Rejected } from '../gate/scheduler.ts';
-import type { Queued, SchedulerOptions } from '../gate/types.ts';
+import type { Queued } from '../gate/fair-queue.ts';
+import type { MakeScheduler, Rejected, SchedulerOptions } from '../gate/scheduler.ts';
 import {
   HeardMessages,
   type LeaseCall,

@@ -2,10 +2,8 @@
  * The gate's record as it travels between gateways: plain numbers, whose times are counted from the moment of writing.
  * Pure: times come in.
  */
-import { settleDown } from '../gate/pacer.ts';
-import { type GateRecord, learnRate, openRecord } from '../gate/scheduler.ts';
+import { type GateRecord, type GateState, learnRate, openRecord, settleDown } from '../gate/pacer.ts';
 import { tuning } from '../gate/tuning.ts';
-import type { GateState } from '../gate/types.ts';
 import type { Cell, ToldWindow } from '../gate/window-limits.ts';
 
 /** Gateways of other versions read these names: `probe` is what a record calls exploring. */

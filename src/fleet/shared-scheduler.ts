@@ -7,17 +7,19 @@
  * of turns. A gateway that has no leader uses its share of the rate that was last known.
  */
 import type { Flow } from '../exchange/request-context.ts';
+import type { Queued } from '../gate/fair-queue.ts';
 import { queuesByCaller } from '../gate/fair-queue.ts';
+import type { GateRecord } from '../gate/pacer.ts';
 import {
-  type GateRecord,
+  type GateSnapshot,
   type Next,
   type Outcome,
   type Permit,
   type Rejected,
   Scheduler,
+  type SchedulerOptions,
   type Scheduling,
 } from '../gate/scheduler.ts';
-import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
 import type { LimitFields } from '../http/limit-fields.ts';
 import { Follower, OwnRequests } from './follower.ts';
 import {

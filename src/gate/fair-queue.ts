@@ -6,8 +6,22 @@
  * each of them, and goes with the first turn that comes: that flow alone is charged.
  */
 import { toSeconds } from '../exchange/durations.ts';
-import { type Flow, flowNameOf } from '../exchange/request-context.ts';
-import type { CallerQueue, Queued } from './types.ts';
+import { type Flow, flowNameOf, type RequestContext } from '../exchange/request-context.ts';
+
+/** A request that waits for its turn. Its context is read live. */
+export interface Queued {
+  readonly context: Pick<RequestContext, 'flows' | 'deadlineMs'>;
+  readonly arrivedMs: number;
+}
+
+/** What waits of one caller: requests, and background refreshes, which delay no answer. */
+export interface CallerQueue {
+  readonly name: string;
+  readonly waiting: number;
+  /** Of the requests. */
+  readonly oldestWaitSeconds: number;
+  readonly refreshes: number;
+}
 
 interface Backlog<T> {
   flow: Flow;
@@ -74,8 +88,12 @@ export class FairQueue<T extends Queued> {
   }
 
   /** The next in turn of the callers that may have one, taken out, and the flow whose turn it is. */
-  take(mayGo?: (flow: Flow) => boolean): { readonly request: T; readonly flow: Flow } | undefined {
-    const next = this.#leastBy(({ start }) => start, mayGo);
+  take(mayGo = (_flow: Flow) => true): { readonly request: T; readonly flow: Flow } | undefined {
+    let next: Backlog<T> | undefined;
+    for (const backlog of this.#backlogs.values()) {
+      const isSooner = backlog.waiting.length > 0 && !(next && next.start <= backlog.start);
+      if (isSooner && mayGo(backlog.flow)) next = backlog;
+    }
     const request = next?.waiting[0];
     if (next === undefined || request === undefined) return undefined;
     if (!next.flow.background) this.#now = Math.max(this.#now, next.start);
@@ -117,7 +135,8 @@ export class FairQueue<T extends Queued> {
   removeLast(): T {
     const lastTag = ({ start, flow, waiting }: Backlog<T>) => start + (waiting.length - 1) / flow.weight;
     for (;;) {
-      const { flow, waiting } = this.#leastBy((one) => -lastTag(one)) as Backlog<T>;
+      const busy = [...this.#backlogs.values()].filter(({ waiting }) => waiting.length > 0);
+      const { flow, waiting } = busy.reduce((last, one) => (lastTag(one) > lastTag(last) ? one : last));
       const request = waiting.at(-1) as T;
       const others = (this.#queuedIn.get(request) ?? []).map((one) => one.flow).filter((one) => one !== flow);
       this.remove(request);
@@ -126,34 +145,26 @@ export class FairQueue<T extends Queued> {
     }
   }
 
-  /** The backlog with requests that has the least of a figure. */
-  #leastBy(figure: (backlog: Backlog<T>) => number, mayGo = (_flow: Flow) => true): Backlog<T> | undefined {
-    let least: Backlog<T> | undefined;
-    for (const backlog of this.#backlogs.values()) {
-      if (backlog.waiting.length === 0 || (least !== undefined && figure(backlog) >= figure(least))) continue;
-      if (mayGo(backlog.flow)) least = backlog;
-    }
-    return least;
-  }
-
-  /** A flow that comes back starts up to one turn before virtual time: it does not wait behind its equals' next turns. */
   #backlogOf(flow: Flow): Backlog<T> {
     const key = flowNameOf(flow);
-    const earliest = this.#now - 1 / flow.weight + (flow.background ? backgroundTag : 0);
-    const backlog = this.#backlogs.get(key) ?? { flow, start: earliest, waiting: [] };
-    if (backlog.waiting.length === 0) backlog.start = Math.max(backlog.start, earliest);
+    const backlog = this.#backlogs.get(key) ?? { flow, start: Number.NEGATIVE_INFINITY, waiting: [] };
+    if (backlog.waiting.length === 0) backlog.start = Math.max(backlog.start, this.#earliest(flow));
     backlog.flow = flow;
     this.#backlogs.set(key, backlog);
     if (this.#backlogs.size >= this.#forgetAt) this.#forgetPassed(backlog);
     return backlog;
   }
 
+  /** A flow that comes back starts up to one turn before virtual time: it does not wait behind its equals' next turns. */
+  #earliest({ weight, background }: Flow): number {
+    return this.#now - 1 / weight + (background ? backgroundTag : 0);
+  }
+
   /** Without these a flow begins where it would with them. People of company logins can be many. */
   #forgetPassed(own: Backlog<T>): void {
-    for (const [key, backlog] of this.#backlogs) {
-      const { flow, start, waiting } = backlog;
-      const earliest = this.#now - 1 / flow.weight + (flow.background ? backgroundTag : 0);
-      if (backlog !== own && waiting.length === 0 && start <= earliest) this.#backlogs.delete(key);
+    for (const [key, one] of this.#backlogs) {
+      const hasPassed = one.waiting.length === 0 && one.start <= this.#earliest(one.flow);
+      if (hasPassed && one !== own) this.#backlogs.delete(key);
     }
     this.#forgetAt = Math.max(leastForgetAt, 2 * this.#backlogs.size);
   }

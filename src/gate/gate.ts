@@ -8,16 +8,19 @@ import { andThen, type Eventually, type Layer } from '../exchange/layer.ts';
 import type { ContextWatcher, RequestContext } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { statedLimits } from '../http/stated-wait.ts';
+import type { Queued } from './fair-queue.ts';
+import type { GateState } from './pacer.ts';
 import {
+  type GateSnapshot,
   type MakeScheduler,
   type Outcome,
   type Permit,
   type Rejected,
   Scheduler,
+  type SchedulerOptions,
   type Scheduling,
 } from './scheduler.ts';
 import { tuning } from './tuning.ts';
-import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
 /** A change of the gate's state: one line in the log. */
 export type GateChange = GateSnapshot & { readonly from: GateState; readonly to: GateState };
@@ -170,8 +173,7 @@ class PacingGate {
 
   /** Fails requests without a turn, sends those that have one. Reentry would recurse as deep as the queue is long. */
   #pump(rejected: readonly Rejected<QueuedRequest>[] = []): void {
-    for (const { request, code, retryAfterMs } of rejected)
-      request.fail(failureOf(code, retryAfterMs, this.#scheduler.record.state));
+    for (const one of rejected) one.request.fail(failureOf(one, this.#scheduler.record.state));
     if (this.#isPumping) return;
     this.#isPumping = true;
     const nowMs = performance.now();
@@ -201,14 +203,11 @@ class PacingGate {
 
 const shuttingDown = (): GatewayError => new GatewayError('shutting-down', { retryAfterMs: 1000 });
 
-function failureOf(code: Rejected<never>['code'], retryAfterMs: number, state: GateState): GatewayError {
-  const isLate = code === 'upstream-rate-limited';
-  const reason = isLate
-    ? 'the upstream limits requests, and the turn of this one would come after its time (REQUEST_TIMEOUT)'
-    : 'too many requests wait for their turn at the upstream: of this caller, or of all';
-  return new GatewayError(code, {
-    retryAfterMs,
-    reason,
-    ...(isLate && state !== 'open' && { receivedStatus: 429 }),
-  });
+function failureOf({ code, retryAfterMs }: Rejected<unknown>, state: GateState): GatewayError {
+  const reason =
+    code === 'overloaded'
+      ? 'too many requests wait for their turn at the upstream: of this caller, or of all'
+      : 'the upstream limits requests, and the turn of this one would come after its time (REQUEST_TIMEOUT)';
+  const isRefused = code !== 'overloaded' && state !== 'open';
+  return new GatewayError(code, { retryAfterMs, reason, ...(isRefused && { receivedStatus: 429 }) });
 }

@@ -7,13 +7,41 @@
  */
 import { toSeconds } from '../exchange/durations.ts';
 import type { Flow } from '../exchange/request-context.ts';
-import { LimitFields } from '../http/limit-fields.ts';
-import { FairQueue, queuesByCaller } from './fair-queue.ts';
-import { burstOf, firstGuess, type Mark, measure } from './limit-estimate.ts';
-import { coolDown, dueMs, exploreLater, hasSpare, type Pace, rise, settleDown, takeTurn } from './pacer.ts';
+import { type AttemptLimit, LimitFields } from '../http/limit-fields.ts';
+import { type CallerQueue, FairQueue, type Queued, queuesByCaller } from './fair-queue.ts';
+import type { CooldownOptions, GateState, Mark } from './pacer.ts';
+import { dueMs, learnRate, openRecord, rise, settleDown, takeTurn, throttle } from './pacer.ts';
 import { tuning } from './tuning.ts';
-import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
-import { ToldWindow } from './window-limits.ts';
+import { type ToldLimit, ToldWindow } from './window-limits.ts';
+
+export interface SchedulerOptions extends CooldownOptions {
+  /** Attempts in flight: at an upstream met for the first time, and ever. */
+  readonly initialWindow: number;
+  readonly maxInFlight: number;
+  /** How many requests may wait, in total and for one caller. */
+  readonly maxWaiting: number;
+  readonly maxWaitingPerCaller: number;
+  /** What the operator tells of the upstream's limit. */
+  readonly limits?: readonly AttemptLimit[];
+}
+
+/** The gate's part of `/status`. */
+export interface GateSnapshot {
+  readonly state: GateState | 'off';
+  readonly closedForSeconds: number;
+  readonly statedWaitSeconds: number;
+  /** Null while no rate is known. */
+  readonly attemptsPerSecond: number | null;
+  readonly window: number;
+  /** The limits that were told, the shortest window first. */
+  readonly limits: readonly ToldLimit[];
+  readonly inFlight: number;
+  readonly waiting: number;
+  readonly attempts: number;
+  readonly refusals: number;
+  /** All that wait, in the order of their first turns. */
+  readonly callers: readonly CallerQueue[];
+}
 
 /** An attempt under way; `sent`: when, and how many before it. */
 export interface Permit {
@@ -37,61 +65,7 @@ export interface Rejected<T> {
   readonly retryAfterMs: number;
 }
 
-/** What the gate has learned and decided, as plain data; counts and queue are beside it. Times are ms. */
-export interface GateRecord extends Pace {
-  readonly state: GateState;
-  /** The upstream's bucket was empty: an attempt that was sent then was answered with 429. */
-  readonly emptyMs: number;
-  /** The 429s that keep the gate closed: since when, how many, the latest by its sending, and whether we provoked them. */
-  readonly closedMs: number;
-  readonly throttled: number;
-  readonly lastThrottled: Mark;
-  readonly wasProvoked: boolean;
-}
-
-export const openRecord: GateRecord = {
-  state: 'open',
-  ...{ perMs: 0, isMeasured: false, crowd: 0, crowdMs: 0, closedUntilMs: 0, statedUntilMs: 0, unstatedMs: 0 },
-  ...{ level: 0, levelMs: 0, riseMs: 0, exploreMs: 0, exploreIntervalMs: 0, marks: [] },
-  ...{ emptyMs: 0, closedMs: 0, throttled: 0, lastThrottled: { atMs: 0, sent: 0 }, wasProvoked: false },
-};
-
-/**
- * What the 429s of a cooldown tell, once it is over. Only what was sent up to the last of them counts: of the attempts
- * after it, answers may be under way.
- */
-export function learnRate(record: GateRecord, sent: number): GateRecord {
-  const { emptyMs, closedMs, closedUntilMs, throttled, lastThrottled, perMs, isMeasured } = record;
-  const endMs = lastThrottled.atMs;
-  const [first, ...later] = record.marks as [Mark, ...Mark[]];
-  const marks = [first, ...later.filter(({ atMs }) => atMs < endMs)] as const;
-  const stretch = { emptyMs, marks, endMs, accepted: lastThrottled.sent + 1 - throttled };
-  const reopened = { emptyMs: closedMs, marks: [{ atMs: closedUntilMs, sent }] };
-  // Others use the same key, the upstream refuses at random, or the 429 comes late: that says nothing of the rate.
-  const isProvoked = isMeasured ? record.wasProvoked : record.riseMs > 0;
-  const hasRefilled = stretch.accepted - first.sent >= Math.max(burstOf(record, perMs), throttled);
-  const isStray = endMs < first.atMs || (!isProvoked && hasRefilled);
-  if (perMs > 0 && isStray) return { ...settleDown(record, closedMs), ...reopened };
-  const limit = perMs === 0 ? firstGuess(stretch) : measure(record, stretch);
-  const isSameRate = isMeasured && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
-  // A first guess knows nothing of what comes in while the gate is closed.
-  const levelMs = perMs === 0 ? closedUntilMs : closedMs;
-  return exploreLater({ ...record, ...limit, ...reopened, level: 0, levelMs }, isSameRate, closedUntilMs);
-}
-
 const isTrial = ({ state }: Permit): boolean => state === 'trial';
-
-/** One more 429 of the cooldown that it begins or belongs to. */
-function countThrottled(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
-  if (record.state === 'closed') {
-    const lastThrottled = sent.atMs > record.lastThrottled.atMs ? sent : record.lastThrottled;
-    return { ...record, throttled: record.throttled + 1, lastThrottled };
-  }
-  const begun = { state: 'closed', closedMs: nowMs, throttled: 1, lastThrottled: sent } as const;
-  // There is no mark where the limit was forgotten while the attempt was under way.
-  const marks = record.marks.length > 0 ? record.marks : [sent];
-  return { ...record, ...begun, marks, wasProvoked: !hasSpare(record, nowMs) };
-}
 
 export class Scheduler<T extends Queued> {
   readonly #options: SchedulerOptions;
@@ -136,7 +110,6 @@ export class Scheduler<T extends Queued> {
     return [this.#rejected(tooMany, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs, flows), nowMs)];
   }
 
-  /** Takes a request out of the queue; false when it is not there. */
   leave(request: T): boolean {
     return this.queue.remove(request);
   }
@@ -152,7 +125,6 @@ export class Scheduler<T extends Queued> {
     return [this.#late(request, this.queue.ahead(request.context.flows, nowMs), nowMs)];
   }
 
-  /** All queued requests, taken out of the queue. */
   clear(): readonly T[] {
     return this.queue.inOrder().filter((request) => this.queue.remove(request));
   }
@@ -183,10 +155,14 @@ export class Scheduler<T extends Queued> {
     else if (at !== -1) for (const window of this.windows) window.ended(permit.flow, nowMs);
     if (outcome === 'answered') this.counts.answered++;
     const isAnswer = outcome === 'answered' || outcome === 'broken';
-    const reopens = isAnswer && isTrial(permit) && this.record.state === 'half-open';
-    if (reopens) this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
-    else if (typeof outcome !== 'object') return [];
-    else this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
+    if (typeof outcome === 'object') {
+      this.counts.throttled++;
+      if (permit.state !== 'open') this.queue.refund(permit.flow);
+      const statedMs = outcome.waitMs ?? 0;
+      this.record = throttle(this.record, permit.sent, statedMs, isTrial(permit), this.#options, nowMs);
+    } else if (isAnswer && isTrial(permit) && this.record.state === 'half-open')
+      this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
+    else return [];
     return this.tooLate(nowMs);
   }
 
@@ -205,16 +181,16 @@ export class Scheduler<T extends Queued> {
   snapshot(nowMs: number): GateSnapshot {
     this.advance(nowMs);
     const { state, perMs, closedUntilMs, statedUntilMs } = this.record;
+    const inFlight = this.underWay.length;
+    const heldUntilMs = Math.max(closedUntilMs, this.fields.turnMs(inFlight, nowMs));
     return {
       state,
       attemptsPerSecond: perMs > 0 ? perMs * 1000 : null,
       window: this.#window(),
-      limits: this.windows.map((window) => window.snapshot(this.underWay.length, nowMs)),
-      inFlight: this.underWay.length,
+      limits: this.windows.map((window) => window.snapshot(inFlight, nowMs)),
+      inFlight,
       waiting: this.queue.size,
-      closedForSeconds: toSeconds(
-        Math.max(closedUntilMs, this.fields.turnMs(this.underWay.length, nowMs)) - nowMs,
-      ),
+      closedForSeconds: toSeconds(heldUntilMs - nowMs),
       statedWaitSeconds: toSeconds(Math.max(statedUntilMs - nowMs, 0)),
       attempts: this.counts.sent,
       refusals: this.counts.throttled,
@@ -279,17 +255,6 @@ export class Scheduler<T extends Queued> {
     this.record = { ...this.record, marks, level: this.record.level + Number(state !== 'open') };
   }
 
-  #throttle(permit: Permit, statedMs: number, nowMs: number): void {
-    const { state, perMs, marks } = this.record;
-    this.counts.throttled++;
-    if (permit.state !== 'open') this.queue.refund(permit.flow);
-    // Sent before the last reopening: that cooldown has been learned from. A stated wait counts all the same.
-    if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
-    this.record = countThrottled(this.record, permit.sent, nowMs);
-    if (statedMs === 0 && state === 'closed') return;
-    this.record = coolDown(this.record, statedMs, isTrial(permit), this.#options, nowMs);
-  }
-
   /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */
   #turnMs(ahead: number, nowMs: number, flows: readonly Flow[]): number {
     const { closedUntilMs, perMs, isMeasured } = this.record;
@@ -306,9 +271,7 @@ export class Scheduler<T extends Queued> {
 
   #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {
     // The upstream's own time, also where one attempt goes before it.
-    const usedUp = this.fields.snapshot(nowMs).filter(({ remaining }) => remaining < 1);
-    const resetMs = Math.max(0, ...usedUp.map((limit) => nowMs + limit.resetMs));
-    const inMs = Math.max(backMs, this.record.statedUntilMs, resetMs) - nowMs;
+    const inMs = Math.max(backMs, this.record.statedUntilMs, this.fields.turnMs(1, nowMs)) - nowMs;
     return { request, code, retryAfterMs: Math.max(inMs, tuning.leastRetryAfterMs) };
   }
 }

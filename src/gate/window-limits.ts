@@ -7,7 +7,18 @@ import { toSeconds } from '../exchange/durations.ts';
 import type { Flow } from '../exchange/request-context.ts';
 import type { AttemptLimit } from '../http/limit-fields.ts';
 import { tuning } from './tuning.ts';
-import type { ToldLimit } from './types.ts';
+
+/** A limit that was told, less the reserve, and what is left of it. */
+export interface ToldLimit {
+  /** The window's length as it was told. */
+  readonly window: string;
+  readonly limit: number;
+  readonly used: number;
+  readonly remaining: number;
+  /** Until the first of the used places come back; 0 where none is used. */
+  readonly resetsInSeconds: number;
+  readonly beside: { readonly windowSeconds: number };
+}
 
 /** Attempts that have ended at about the same time: their places come back with the last of them. */
 export type Cell = Readonly<Record<'firstMs' | 'lastMs' | 'count', number>>;

@@ -96,13 +96,6 @@ export class LimitFields {
     const further = Math.max(least - others - 1, 0) / spread;
     return spread === 0 ? nowMs : untilMs - further * (untilMs - sinceMs);
   }
-
-  /** What is left by the fields that are believed. */
-  snapshot(nowMs: number): readonly StatedLimit[] {
-    return [...this.#sources]
-      .filter(([, { behaved, needed, untilMs }]) => behaved >= needed && untilMs > nowMs)
-      .map(([name, { least, untilMs }]) => ({ name, remaining: least, resetMs: untilMs - nowMs }));
-  }
 }
 
 function newSource(): Source {

@@ -19,7 +19,7 @@ export interface RetryOptions {
   readonly baseMs: number;
   readonly capMs: number;
   /** A gate below holds back what is sent again after a 429. */
-  readonly isGated?: boolean;
+  readonly isGated: boolean;
 }
 
 /**
@@ -155,7 +155,7 @@ class Attempts {
 
   /** Whether the gate holds the next attempt back. */
   #isHeldBelow(error: Error): boolean {
-    return this.#options.isGated === true && is429(error);
+    return this.#options.isGated && is429(error);
   }
 
   /** What the caller gets where there is no further attempt. @throws what the last one failed with */

@@ -153,7 +153,7 @@ describe('a flight that waits at the gate of a gateway that shares a store', () 
 
   it('a flight that does not wait at the gate of a gateway that shares a store keeps the turn that it took with its only look', async () => {
     const [circuit, gate] = [new Circuit(), paceAttempts({ maxClosedMs: 1_000, baseMs: 20, capMs: 100 })];
-    const retry = retryFailures({ limit: 2, baseMs: 20, capMs: 100 });
+    const retry = retryFailures({ limit: 2, baseMs: 20, capMs: 100, isGated: false });
     const layers = [retry, retryWithKey, circuit.layer, gate.layer, circuit.atTurn];
     const { ask, asked, published } = withShared([], true, (next) => compose(layers, next));
     expect(await ask()).toBe('"from the upstream"');

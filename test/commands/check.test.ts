@@ -114,7 +114,7 @@ describe('a check of the limit', () => {
       learned,
     });
     expect((await run(send, { toldLimits, learned, json: false })).text).toContain(
-      `Limit: UPSTREAM_LIMIT tells 60/1m, 10000/1d; the upstream tells 57 left for 30 s (x-ratelimit-reset); the gateway that runs has learned about 48.5 a second (${asked})\n`,
+      `Limit: UPSTREAM_LIMIT tells 60/1m, 10000/1d; the upstream tells 57 left for 30 s (x-ratelimit-reset); the gateway that runs has learned about 48.5 a second (${asked})\nBeside it: this check has sent 2 reads with the same key, which no gateway counts\n`,
     );
     expect((await run((request) => answer(200, request))).report).not.toHaveProperty('limit');
   });

@@ -3,8 +3,8 @@ import { HeardMessages } from '../../src/fleet/gate-messages.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { SharedGate } from '../../src/fleet/shared-gate.ts';
 import type { SharedStore } from '../../src/fleet/store.ts';
-import type { Scheduling } from '../../src/gate/scheduler.ts';
-import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import type { Queued } from '../../src/gate/fair-queue.ts';
+import type { SchedulerOptions, Scheduling } from '../../src/gate/scheduler.ts';
 
 const gateOptions: SchedulerOptions = {
   ...{ maxClosedMs: 300_000, baseMs: 500, capMs: 8_000, initialWindow: 10, maxInFlight: 64 },

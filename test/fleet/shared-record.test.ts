@@ -9,7 +9,7 @@ import {
   withCooldown,
   writeRecord,
 } from '../../src/fleet/shared-record.ts';
-import { type GateRecord, openRecord } from '../../src/gate/scheduler.ts';
+import { type GateRecord, openRecord } from '../../src/gate/pacer.ts';
 
 const paced: GateRecord = {
   ...openRecord,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { Queued } from '../../src/gate/fair-queue.ts';
 import { FairQueue } from '../../src/gate/fair-queue.ts';
-import type { Queued } from '../../src/gate/types.ts';
 
 interface Entry extends Queued {
   readonly id: string;

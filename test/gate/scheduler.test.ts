@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
-import { dueMs, takeTurn } from '../../src/gate/pacer.ts';
-import { openRecord, type Permit, type Rejected, Scheduler } from '../../src/gate/scheduler.ts';
-import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import type { Queued } from '../../src/gate/fair-queue.ts';
+import { dueMs, openRecord, takeTurn } from '../../src/gate/pacer.ts';
+import { type Permit, type Rejected, Scheduler, type SchedulerOptions } from '../../src/gate/scheduler.ts';
 import { type Figures, type Scenario, simulate } from '../support/gate-simulation.ts';
 import { promotedBytesPer } from '../support/promoted-bytes.ts';
 

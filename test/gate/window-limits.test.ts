@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
-import { type Outcome, type Permit, Scheduler } from '../../src/gate/scheduler.ts';
-import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import type { Queued } from '../../src/gate/fair-queue.ts';
+import { type Outcome, type Permit, Scheduler, type SchedulerOptions } from '../../src/gate/scheduler.ts';
 import type { AttemptLimit } from '../../src/http/limit-fields.ts';
 import { simulate } from '../support/gate-simulation.ts';
 
@@ -153,10 +153,6 @@ describe('at an upstream that counts as told', () => {
     ['50/1s', { ...fifty, anyWindows: [told(50, 1000)] }],
     ['60/1m', { ...fifty, seconds: 360, callers: ten, anyWindows: [told(60, 60_000)] }],
     ['10/1s,200/1m', { ...fifty, seconds: 240, anyWindows: [told(10, 1000), told(200, 60_000)] }],
-    [
-      '60/1m,2000/1d',
-      { ...fifty, seconds: 86_400, callers: day, anyWindows: [told(60, 60_000), told(2000, 86_400_000)] },
-    ],
   ])('at an upstream that counts as told, %s is used without a single 429', (_, scenario) => {
     const figures = simulate({ ...scenario, options: { limits: scenario.anyWindows } });
     expect(figures.refusals).toBe(0);
@@ -172,6 +168,8 @@ describe('at an upstream that counts as told', () => {
       anyWindows,
       options: { limits: anyWindows },
     });
+    expect(figures.refusals).toBe(0);
+    expect(figures.goodput).toBeGreaterThanOrEqual(0.97);
     expect(figures.callers.get('greedy')?.refused).toBeGreaterThan(1000);
     expect(figures.callers.get('polite')).toMatchObject({ refused: 0 });
     expect(figures.callers.get('polite')?.p99).toBeLessThan(1000);

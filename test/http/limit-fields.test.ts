@@ -18,7 +18,6 @@ describe('fields that tell what is left', () => {
     const { fields, ignored } = heard([5, 4, 3, 2, 1, 0]);
     expect(ignored).toEqual([]);
     expect(fields.turnMs(0, 5_100)).toBe(60_000);
-    expect(fields.snapshot(5_100)).toEqual([{ name: 'ratelimit', remaining: 0, resetMs: 54_900 }]);
     expect(fields.turnMs(0, 60_000)).toBe(60_000);
     // Too few answers to believe them.
     expect(heard([3, 2, 1, 0]).fields.turnMs(0, 5_100)).toBe(5_100);
@@ -76,13 +75,6 @@ describe('fields that tell what is left', () => {
     for (let at = 0; at <= 30; at += 1)
       fields.heard(limit(40 - at, 40_000 - at), 7_000_000 + at - 1, 7_000_000 + at);
     expect(fields.turnMs(0, 7_000_100)).toBeCloseTo(7_004_000, -2);
-  });
-
-  it('fields that tell what is left are shown while they are believed and their window stands', () => {
-    expect(heard([5, 4, 3, 2, 1]).fields.snapshot(4_100)).toEqual([]);
-    const { fields } = heard([5, 4, 3, 2, 1, 0]);
-    expect(fields.snapshot(59_999)).toHaveLength(1);
-    expect(fields.snapshot(60_000)).toEqual([]);
   });
 
   it('what was sent before any answer came says nothing of whether fields behave', () => {

@@ -1,14 +1,15 @@
 /**
  * The gate's rules against a simulated upstream on a virtual clock: no timer, no promise, no chance but the seed.
  */
+import type { Queued } from '../../src/gate/fair-queue.ts';
 import {
   type MakeScheduler,
   type Permit,
   type Rejected,
   Scheduler,
+  type SchedulerOptions,
   type Scheduling,
 } from '../../src/gate/scheduler.ts';
-import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import type { StatedLimit } from '../../src/http/stated-wait.ts';
 import { SimulatedStore, type SimulatedStoreOptions } from './simulated-store.ts';
 import { type SimulatedLimit, SimulatedUpstream } from './simulated-upstream.ts';

@@ -7,8 +7,8 @@ import {
 } from '../../src/fleet/gate-messages.ts';
 import type { SharedRecord } from '../../src/fleet/shared-record.ts';
 import { leaseMs, SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
-import type { Rejected } from '../../src/gate/scheduler.ts';
-import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import type { Queued } from '../../src/gate/fair-queue.ts';
+import type { Rejected, SchedulerOptions } from '../../src/gate/scheduler.ts';
 import type { VirtualClock } from './virtual-clock.ts';
 
 export interface SimulatedStoreOptions {

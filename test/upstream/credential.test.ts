@@ -9,7 +9,7 @@ import type { HeaderFields } from '../../src/http/fields.ts';
 import { statedWait } from '../../src/http/stated-wait.ts';
 import { attachKey, checkThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
-import { down, FakeStore, key1, key2, key3, keyringOf } from '../support/fake-store.ts';
+import { down, FakeStore, inUse, key1, key2, key3, keyringOf, readOf } from '../support/fake-store.ts';
 import { patientContext, requestWith } from '../support/requests.ts';
 
 beforeEach(() => {
@@ -101,6 +101,18 @@ describe('a request', () => {
     expect(await handle(requestOf(), trace())).toMatchObject({ status });
     expect(send).toHaveBeenCalledTimes(1);
     expect(keyring.health().rejected).toBe(false);
+  });
+
+  it('that was accepted is the first that a check of the key asks', async () => {
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
+    const upstream = upstreamTaking(key1);
+    const handle = over({ keyring, checkWith }, upstream.send);
+    const answer = handle(requestOf({ path: '/analytics/accounts/', query: '?fine' }), trace());
+    await wait(5);
+    expect((await answer).status).toBe(200);
+    keyring.refused(inUse(keyring), readOf('odd'));
+    await wait(0);
+    expect(upstream.sent.at(-1)).toMatchObject({ operation: 'key-check', query: '?fine' });
   });
 
   it('a failure of the transport is handed on as it is', async () => {

@@ -8,7 +8,7 @@ import { answerOf, contextFor, newTrace, requestWith } from '../support/requests
 
 type Step = number | [number, HeaderFields] | Error;
 
-const options = { limit: 4, baseMs: 500, capMs: 8000 };
+const options = { limit: 4, baseMs: 500, capMs: 8000, isGated: false };
 const unreachable = () => new GatewayError('upstream-unreachable', { proxyError: 'connection_refused' });
 const timeout = () => new GatewayError('upstream-timeout', { proxyError: 'http_response_timeout' });
 

@@ -1,46 +1,43 @@
 import { describe, expect, it } from 'vitest';
 import {
   burstOf,
-  firstGuess,
-  type LimitEstimate,
-  measure,
-  type Stretch,
-} from '../../src/gate/limit-estimate.ts';
+  type GateRecord,
+  guessLimit,
+  type Mark,
+  measureLimit,
+  openRecord,
+} from '../../src/gate/pacer.ts';
 
 /** 50/s with a burst of 10, known or guessed. */
-const limit = (perSecond: number, isMeasured: boolean): LimitEstimate => {
-  return { perMs: perSecond / 1000, isMeasured, crowd: 10, crowdMs: 0 };
+const limit = (perSecond: number, isMeasured: boolean): GateRecord => {
+  return { ...openRecord, perMs: perSecond / 1000, isMeasured, crowd: 10 };
 };
-/** Closed from 0 to `openedMs`, then so many accepted until `endMs`. */
-const stretch = (
-  openedMs: number,
-  endMs: number,
-  accepted: number,
-  more: Stretch['marks'][number][] = [],
-) => {
-  return { emptyMs: 0, marks: [{ atMs: openedMs, sent: 0 }, ...more], endMs, accepted } satisfies Stretch;
+/** Closed from 0 to `openedMs`, then so many accepted until the 429 of `endMs`. */
+const stretch = (openedMs: number, endMs: number, accepted: number, more: Mark[] = []) => {
+  const marks = [{ atMs: openedMs, sent: 0 }, ...more];
+  return { marks, throttled: 1, lastThrottled: { atMs: endMs, sent: accepted } };
 };
-const perSecond = (estimate: LimitEstimate): number => estimate.perMs * 1000;
+const perSecond = (record: GateRecord): number => record.perMs * 1000;
 
 describe('the first 429', () => {
   it('the first 429 tells the burst, and leaves the rate a guess', () => {
-    const guess = firstGuess(stretch(0, 12, 10));
+    const guess = guessLimit({ ...openRecord, ...stretch(0, 12, 10) });
     expect(guess).toMatchObject({ isMeasured: false, crowd: 10, crowdMs: 12 });
     expect(perSecond(guess)).toBe(25);
   });
 
   it('the first guess is no less a second than was accepted lately', () => {
-    expect(perSecond(firstGuess(stretch(0, 2000, 200)))).toBe(200);
+    expect(perSecond(guessLimit({ ...openRecord, ...stretch(0, 2000, 200) }))).toBe(200);
   });
 
   it('the burst is counted without what came in at the rate while it went on', () => {
     const slow = { ...limit(50, true), crowd: 15, crowdMs: 100 };
-    expect(burstOf(slow, 0.05)).toBe(10);
+    expect(burstOf(slow)).toBe(10);
   });
 });
 
 describe('a later 429', () => {
-  it.each<[string, LimitEstimate, Stretch, number, boolean]>([
+  it.each<[string, GateRecord, ReturnType<typeof stretch>, number, boolean]>([
     [
       'a rate that is measured after a full bucket is (n - B) / T',
       limit(20, false),
@@ -98,7 +95,7 @@ describe('a later 429', () => {
       true,
     ],
   ])('%s', (_, before, seen, rate, isMeasured) => {
-    const after = measure(before, seen);
+    const after = measureLimit({ ...before, ...seen });
     expect(perSecond(after)).toBeCloseTo(rate, 1);
     expect(after.isMeasured).toBe(isMeasured);
   });
