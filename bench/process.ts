@@ -34,6 +34,7 @@ const running = new Set<ChildProcess>();
 process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL');
 });
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
 
 export async function startProgram(options: ProgramOptions): Promise<Program> {
   const [command, args] = onCore(options.core, options.command, options.args);

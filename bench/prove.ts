@@ -12,6 +12,7 @@ import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { findOnPath } from '../test/support/find-on-path.ts';
+import { httpServers } from './prove/http/servers.ts';
 import { isPassed, tableHead } from './prove/suite.ts';
 
 interface Part {
@@ -23,9 +24,17 @@ interface Part {
 
 // `npm ci --prefix bench/prove --ignore-scripts`
 const [prism, stryker] = ['bench/prove/node_modules/.bin/prism', 'bench/prove/node_modules/.bin/stryker'];
-
+const serverPrograms = new Set(httpServers.map(({ program }) => program));
 const parts: Readonly<Record<string, Part>> = {
   aws: { needs: ['moto_server'], command: ['node', 'bench/prove/aws-secrets.ts'] },
+  vault: { needs: [['bao', 'vault']], command: ['node', 'bench/prove/vault.ts'] },
+  // nginx, haproxy, apache2, squid …: each by its program.
+  ...Object.fromEntries(
+    [...serverPrograms].map((program) => [
+      program,
+      { needs: [program], command: ['node', 'bench/prove/http.ts', program] },
+    ]),
+  ),
   clients: {
     needs: [
       'schemathesis',
@@ -49,6 +58,7 @@ interface Outcome {
 /** @returns the rows that the command printed, and whether it ended well with every case passed */
 async function prove(name: string, { command: [program = '', ...words] }: Part): Promise<Outcome> {
   const child = spawn(program, words, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] });
+  process.once('SIGTERM', () => child.kill());
   const exited = new Promise<number | null>((resolve, reject) => {
     child.once('error', reject).once('close', resolve);
   });

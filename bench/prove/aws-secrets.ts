@@ -4,20 +4,15 @@
  */
 import { equal, rejects } from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { openStore } from '../../src/key/open-store.ts';
 import { importLibrary } from '../../test/libraries/import-library.ts';
 import { findOnPath } from '../../test/support/find-on-path.ts';
-import { copyProgram, makeProgram } from '../../test/support/program.ts';
-import { startStandIn } from '../../test/support/stand-in/stand-in.ts';
-import { startDeployed } from '../deployed.ts';
 import { freePort, startProgram } from '../process.ts';
+import { rotateUnderLoad } from './rotation.ts';
 import { Suite } from './suite.ts';
 
 const [firstKey, secondKey, thirdKey] = [
@@ -156,68 +151,18 @@ await suite.try('throttling is waited out, and named where it goes on', async ()
 await suite.try(
   'a key is rotated under load without a request that fails, through throttling and an end of moto',
   async () => {
-    await rotateUnderLoad();
+    await admin.createSecret({ Name: 'rotated', SecretString: firstKey });
+    await rotateUnderLoad({
+      settings: { ...settings, UPSTREAM_API_KEY_FROM: 'aws-sm:rotated' },
+      keys: [firstKey, secondKey],
+      async rotate() {
+        await admin.putSecretValue({ SecretId: 'rotated', SecretString: secondKey });
+        throttled = 2;
+      },
+      end: () => moto.end(),
+    });
   },
 );
-
-async function rotateUnderLoad(): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'gateway-prove-'));
-  makeProgram();
-  copyProgram(folder);
-  symlinkSync(fileURLToPath(new URL('../../test/libraries', import.meta.url)), join(folder, 'libraries'));
-  const upstream = await startStandIn({ key: firstKey });
-  await admin.createSecret({ Name: 'rotated', SecretString: firstKey });
-  const gateway = await startDeployed({
-    folder,
-    main: join(folder, 'dist/main.js'),
-    settings: {
-      ...settings,
-      UPSTREAM_BASE_URL: upstream.url,
-      UPSTREAM_API_KEY_FROM: 'aws-sm:rotated',
-      UPSTREAM_API_KEY_REFRESH: '1s',
-      CACHE_TTL: '0s',
-    },
-    onLine: () => {},
-  });
-  // The key is read once it listens; until then it is not ready, and answers 503.
-  while ((await fetch(`http://127.0.0.1:${gateway.port}/readyz`)).status !== 200) await sleep(50);
-  const statuses: number[] = [];
-  let isLoaded = true;
-  const load = async (): Promise<void> => {
-    for (; isLoaded; await sleep(25)) {
-      const address = `http://127.0.0.1:${gateway.port}/api/analytics/accounts/`;
-      const answer = await fetch(address);
-      await answer.arrayBuffer();
-      statuses.push(answer.status);
-    }
-  };
-  const loads = [load(), load()];
-  const until = async (isSo: () => boolean): Promise<void> => {
-    for (let tries = 0; !isSo(); tries++) {
-      if (tries > 1_500) throw new Error(`${isSo} did not come true in 30 s`);
-      await sleep(20);
-    }
-  };
-  try {
-    await until(() => statuses.length > 20);
-    upstream.keys.add(secondKey);
-    await admin.putSecretValue({ SecretId: 'rotated', SecretString: secondKey });
-    throttled = 2;
-    await until(() => upstream.requests.at(-1)?.key === secondKey);
-    upstream.keys.delete(firstKey);
-    await moto.end();
-    const answered = statuses.length;
-    await until(() => statuses.length > answered + 100);
-  } finally {
-    isLoaded = false;
-    await Promise.all(loads);
-    gateway.signal('SIGTERM');
-    await gateway.exited;
-    await upstream.close();
-    rmSync(folder, { recursive: true });
-  }
-  equal(statuses.filter((status) => status !== 200).join(), '');
-}
 
 suite.end();
 await moto.end();

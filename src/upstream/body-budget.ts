@@ -1,7 +1,7 @@
 /**
  * Keeps the bodies in flight together under a bound. An answer that states its length waits until that much is free; one
  * that does not takes as it grows, and waits where nothing is left. So that these do not all wait for each other, one of
- * them goes on all the same: the bound may be exceeded by one answer. What is freed goes to the caller that holds the
+ * them, in all workspaces, goes on all the same: the bound may be exceeded by one answer. What is freed goes to the caller that holds the
  * least, the eldest of its answers first: large answers of one caller never wait in front of all those of another. And as
  * with attempts at the gate, a caller with several answers may hold three bytes for each one it leaves free: answers that
  * stall never take all from the others. An answer that several callers wait for is in the name of the one that holds the
@@ -20,8 +20,6 @@ export class BodyBudget {
   readonly waiting: BodyShare[] = [];
   /** Bytes by caller. */
   readonly held = new Map<string, number>();
-  /** The answer that goes on where nothing is left. */
-  beyond: BodyShare | undefined;
 
   /** @param freeBytes so many bytes of each answer are always granted */
   constructor(share: BudgetShare, freeBytes = alwaysGranted) {
@@ -53,7 +51,7 @@ export class BodyBudget {
       next.ready();
     }
     const eldest = this.waiting.find(({ held }) => held > 0);
-    if (this.beyond === undefined && eldest?.goBeyond(eldest.bytes) === true) eldest.ready();
+    if (eldest?.goBeyond(eldest.bytes) === true) eldest.ready();
   }
 
   heldBy(caller: string): number {
@@ -134,8 +132,7 @@ export class BodyShare {
   /** For `BodyBudget`: takes more, left or not, from now on; `false` where another answer does. */
   goBeyond(bytes: number): boolean {
     const budget = this.#budget;
-    budget.beyond ??= this;
-    if (budget.beyond !== this) return false;
+    if (!budget.share.goBeyond(this)) return false;
     budget.share.takeAnyway(bytes);
     this.#hold(this.#held + bytes);
     return true;
@@ -151,10 +148,10 @@ export class BodyShare {
   release(): void {
     const budget = this.#budget;
     this.leave();
-    if (budget.beyond === this) budget.beyond = undefined;
     const held = this.#held;
     this.#hold(0);
     budget.share.give(held);
+    budget.share.comeBack(this);
     budget.admit();
   }
 

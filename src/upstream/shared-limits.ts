@@ -10,6 +10,7 @@ export class SharedBudget {
   readonly #common: number;
   readonly #shares: BudgetShare[] = [];
   #commonUsed = 0;
+  #beyond: object | undefined;
 
   /** @param own the part of each. @param common what is free for all besides */
   constructor(own: number, common: number) {
@@ -36,6 +37,19 @@ export class SharedBudget {
     this.#commonUsed = common;
     if (isFreed) this.#announce();
     return true;
+  }
+
+  /** For a share: whether this one may take what is not left; one of all may, until it comes back. */
+  goBeyond(one: object): boolean {
+    this.#beyond ??= one;
+    return this.#beyond === one;
+  }
+
+  /** For a share. */
+  comeBack(one: object): void {
+    if (this.#beyond !== one) return;
+    this.#beyond = undefined;
+    this.#announce();
   }
 
   /** The share that took something last hears of it last. */
@@ -76,6 +90,16 @@ export class BudgetShare {
   /** Takes so much more; `false` where that is not free. */
   take(amount: number): boolean {
     return this.#change(this.#used + amount, false);
+  }
+
+  /** Whether this one may take what is not left, by `takeAnyway`; one in all workspaces may, until it comes back. */
+  goBeyond(one: object): boolean {
+    return this.#budget.goBeyond(one);
+  }
+
+  /** For one that has given back what it took. */
+  comeBack(one: object): void {
+    this.#budget.comeBack(one);
   }
 
   /** Takes so much more, free or not. */

@@ -89,6 +89,23 @@ describe('attempts at once', () => {
 });
 
 describe('bodies of several workspaces in flight', () => {
+  it('of all workspaces one answer goes on beyond what there is, and then one of those that wait in any', () => {
+    const budget = new SharedBudget(50, 0);
+    const began: string[] = [];
+    const growing = ['a', 'b', 'c'].map((name) => {
+      const share = new BodyBudget(budget.join(), 0).reserve(
+        () => [name],
+        0,
+        () => {},
+      );
+      return { share, more: (bytes: number) => share.extend(bytes, () => began.push(name)) };
+    });
+    expect(growing.map(({ more }) => more(50))).toEqual([true, true, true]);
+    expect(growing.map(({ more }) => more(10))).toEqual([true, false, false]);
+    for (const { share } of growing) share.release();
+    expect(began).toEqual(['b', 'c']);
+  });
+
   it('a workspace whose answers fill all they may leaves the other its part, and a freed byte goes to what waits', () => {
     const budget = new SharedBudget(100, 200);
     const [busy, quiet] = [new BodyBudget(budget.join(), 0), new BodyBudget(budget.join(), 0)];
