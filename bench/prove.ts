@@ -27,7 +27,6 @@ const [prism, stryker] = ['bench/prove/node_modules/.bin/prism', 'bench/prove/no
 const serverPrograms = new Set(httpServers.map(({ program }) => program));
 const parts: Readonly<Record<string, Part>> = {
   aws: { needs: ['moto_server'], command: ['node', 'bench/prove/aws-secrets.ts'] },
-  vault: { needs: [['bao', 'vault']], command: ['node', 'bench/prove/vault.ts'] },
   // nginx, haproxy, apache2, squid …: each by its program.
   ...Object.fromEntries(
     [...serverPrograms].map((program) => [
