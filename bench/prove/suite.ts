@@ -38,6 +38,12 @@ export class Suite {
     }
   }
 
+  /** Adds cases that another program has counted. */
+  count(cases: number, passed: number): void {
+    this.#cases += cases;
+    this.#passed += passed;
+  }
+
   /** Prints the row. */
   end(): void {
     const cells = [this.#name, this.#version, this.#cases, this.#passed, this.#leftOut];
