@@ -179,6 +179,9 @@ describe('what successes say is left', () => {
       );
     expect(gate.snapshot(6_000)).toMatchObject({ state: 'open', closedForSeconds: 299 });
     const flow = { name: 'one', weight: 1, background: false };
+    // Told is the upstream's own time, though one attempt goes before it.
+    const late = { context: { flows: [flow], deadlineMs: 7_000 }, arrivedMs: 6_000 };
+    expect(gate.enter(late, 6_000)).toMatchObject([{ retryAfterMs: 1e9 - 6_000 }]);
     expect(gate.admit([flow], 304_999)).toBeUndefined();
     expect(gate.admit([flow], 305_000)).toBeDefined();
     expect(gate.admit([flow], 305_001)).toBeUndefined();
