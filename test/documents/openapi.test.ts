@@ -97,7 +97,7 @@ describe('the API document', () => {
   it('the API document has every problem at its status, with its code and title', () => {
     for (const [code, { status, title }] of Object.entries(problems)) {
       expect(document.components.schemas[code], code).toMatchObject({
-        title,
+        description: expect.stringContaining(`${title}. `) as unknown,
         properties: { code: { const: code }, status: { const: status } },
       });
       const response = document.components.responses[`Problem${status}`];
@@ -105,6 +105,15 @@ describe('the API document', () => {
       if (code === 'method-not-allowed') expect(response).toBeUndefined();
       else expect(JSON.stringify(response), code).toContain(`#/components/schemas/${code}"`);
     }
+  });
+
+  it('a schema has its name alone, which generators give to a type, and every union says how its members differ', () => {
+    for (const [name, schema] of Object.entries(document.components.schemas)) {
+      expect(schema, name).not.toHaveProperty('title');
+    }
+    const unions = JSON.stringify(document).match(/"oneOf":\[[^\]]*\],"discriminator"|"oneOf":/g) ?? [];
+    expect(unions.length).toBeGreaterThan(1);
+    expect(unions.filter((text) => !text.endsWith('"discriminator"'))).toEqual([]);
   });
 
   it('the API document says which statuses may be the upstream’s own, and types each as a problem', () => {
