@@ -93,7 +93,7 @@ async function openStore(): Promise<BenchStore> {
     const trouble = async (): Promise<void> => {
       await sleep((seconds * 1_000) / 2);
       const from = await set.owner('{analytics-gateway}');
-      await set.moveSlots(from, set.nodes.find((node) => node !== from) ?? from);
+      await set.moveSlots(from, await set.otherMaster(from));
     };
     return Object.assign(set, { trouble });
   }

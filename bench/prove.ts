@@ -8,6 +8,7 @@
  * Exit status 1 where a part fails.
  */
 import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { findOnPath } from '../test/support/find-on-path.ts';
@@ -15,16 +16,26 @@ import { httpServers } from './prove/http/servers.ts';
 import { isPassed, tableHead } from './prove/suite.ts';
 
 interface Part {
-  /** Programs on the path; of a list any one does. */
+  /** Programs on the path, or files of the project; of a list any one does. */
   readonly needs: readonly (string | readonly string[])[];
   /** A program and its arguments, run in the root of the project. */
   readonly command: readonly string[];
 }
 
+// `npm ci --prefix bench/prove --ignore-scripts`
+const [prism, stryker] = ['bench/prove/node_modules/.bin/prism', 'bench/prove/node_modules/.bin/stryker'];
 const serverPrograms = new Set(httpServers.map(({ program }) => program));
 const parts: Readonly<Record<string, Part>> = {
   aws: { needs: ['moto_server'], command: ['node', 'bench/prove/aws-secrets.ts'] },
-  vault: { needs: [['bao', 'vault']], command: ['node', 'bench/prove/vault.ts'] },
+  faults: { needs: ['strace', 'gcc'], command: ['node', 'bench/prove/faults.ts'] },
+  clocks: { needs: ['faketime'], command: ['node', 'bench/prove/clocks.ts'] },
+  // In a network of its own: what iptables drops there is of no other program. It takes root.
+  network: {
+    needs: ['iptables', 'ip', 'tc'],
+    command: ['unshare', '--net', 'node', 'bench/prove/network.ts'],
+  },
+  scarcity: { needs: ['slowhttptest', 'taskset'], command: ['node', 'bench/prove/scarcity.ts'] },
+  tls: { needs: ['sslscan', 'openssl'], command: ['node', 'bench/prove/tls.ts'] },
   // nginx, haproxy, apache2, squid …: each by its program.
   ...Object.fromEntries(
     [...serverPrograms].map((program) => [
@@ -32,6 +43,19 @@ const parts: Readonly<Record<string, Part>> = {
       { needs: [program], command: ['node', 'bench/prove/http.ts', program] },
     ]),
   ),
+  clients: {
+    needs: [
+      'schemathesis',
+      'openapi-python-client',
+      'redbot',
+      'mypy',
+      'go',
+      prism,
+      'test/libraries/node_modules',
+    ],
+    command: ['node', 'bench/prove/clients.ts'],
+  },
+  mutants: { needs: [stryker], command: ['node', 'bench/prove/mutants.ts'] },
 };
 
 interface Outcome {
@@ -55,7 +79,12 @@ async function prove(name: string, { command: [program = '', ...words] }: Part):
   return { rows, isFailed: status !== 0 || rows.length === 0 || !rows.every(isPassed) };
 }
 
+function isThere(program: string): boolean {
+  return program.includes('/') ? existsSync(program) : findOnPath(program) !== undefined;
+}
+
 const root = fileURLToPath(new URL('..', import.meta.url));
+process.chdir(root);
 process.env['PATH'] += ':/usr/sbin';
 const named = process.argv.slice(2);
 const unknown = named.filter((name) => !Object.hasOwn(parts, name));
@@ -67,12 +96,10 @@ if (unknown.length > 0) {
 const table: string[] = [];
 for (const [name, part] of Object.entries(parts)) {
   if (named.length > 0 && !named.includes(name)) continue;
-  const missing = part.needs.filter((need) =>
-    [need].flat().every((program) => findOnPath(program) === undefined),
-  );
+  const missing = part.needs.filter((need) => ![need].flat().some(isThere));
   if (missing.length > 0) {
     const needed = missing.map((need) => [need].flat().join(' or ')).join(', ');
-    process.stdout.write(`${name}: SKIPPED, not on the path: ${needed}\n`);
+    process.stdout.write(`${name}: SKIPPED, not there: ${needed}\n`);
     if (process.env['REQUIRE_PROOFS'] === 'true') process.exitCode = 1;
     continue;
   }

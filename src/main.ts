@@ -38,9 +38,16 @@ async function main(): Promise<void> {
     });
   }
 
-  const { runCommandLine } = await import('./commands/command-line.ts');
-  process.exitCode = await runCommandLine(process.argv.slice(2), {
-    stdout: (text) => void process.stdout.write(text),
-    stderr: (text) => void process.stderr.write(text),
-  });
+  try {
+    const { runCommandLine } = await import('./commands/command-line.ts');
+    process.exitCode = await runCommandLine(process.argv.slice(2), {
+      stdout: (text) => void process.stdout.write(text),
+      stderr: (text) => void process.stderr.write(text),
+    });
+  } catch (error) {
+    // Not even the part that says why could be read, as where no descriptor is free.
+    const why = error instanceof Error ? error.message : 'an unknown failure';
+    process.stderr.write(`analytics-gateway cannot start:\n  ${why}\n`);
+    process.exitCode = 1;
+  }
 }

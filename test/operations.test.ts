@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import {
   configuredOperations,
   matchOperations,
+  operationsOf,
   problemOfQuery,
   specifiedOperations,
 } from '../src/operations.ts';
@@ -60,6 +61,16 @@ describe('an operation is matched on the raw path', () => {
   ])('%j is none', (path) => {
     expect(match(path)).toBeUndefined();
   });
+});
+
+it('a literal path wins over a pattern that fits too, wherever it stands in the list', () => {
+  const found = matchOperations(configuredOperations(['/posts/:id/', '/posts/latest/']))('/posts/latest');
+  expect(found).toMatchObject({ operation: { name: '/posts/latest/' }, path: '/posts/latest/' });
+});
+
+it('callers may read what the specification has, and what the operator allows besides', () => {
+  const names = operationsOf({ UPSTREAM_READS: ['/posts/'] }).map(({ name }) => name);
+  expect(names).toEqual(['list-accounts', 'list-api-keys', '/posts/']);
 });
 
 describe('a query goes up unless it carries a key', () => {

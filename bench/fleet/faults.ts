@@ -207,7 +207,7 @@ async function troubledCluster({ note }: Trouble): Promise<TroubledStore> {
     async disturb(_, untilMs) {
       await sleep((untilMs - performance.now()) / 2);
       const from = await store.owner('{analytics-gateway}');
-      const to = store.nodes.find((node) => node !== from) ?? from;
+      const to = await store.otherMaster(from);
       note(`all slots move from port ${from.port} to port ${to.port}`);
       await store.moveSlots(from, to);
       note('they have moved');

@@ -1,4 +1,5 @@
 /** What a part of `npm run prove` counts and prints. A part that is no TypeScript prints such rows by itself. */
+import { execFileSync } from 'node:child_process';
 
 /** `npm run prove` puts the part's name before each row. */
 export const tableHead = `| part | suite | version | cases | passed | left out, and why |
@@ -38,10 +39,21 @@ export class Suite {
     }
   }
 
+  /** Adds cases that another program has counted. */
+  count(cases: number, passed: number): void {
+    this.#cases += cases;
+    this.#passed += passed;
+  }
+
   /** Prints the row. */
   end(): void {
     const cells = [this.#name, this.#version, this.#cases, this.#passed, this.#leftOut];
     process.stdout.write(`| ${cells.join(' | ')} |\n`);
     if (this.#passed < this.#cases) process.exitCode = 1;
   }
+}
+
+/** The version of a Debian package whose programs do not tell theirs. */
+export function packageVersion(name: string): string {
+  return execFileSync('dpkg-query', ['-W', name], { encoding: 'utf8' }).trim().split('\t')[1] ?? '?';
 }

@@ -11,6 +11,8 @@ import { type AdminAppOptions, createAdminApp } from './routes.ts';
 
 export interface AdminOptions extends Omit<AdminAppOptions, 'isClosing'> {
   readonly port: number;
+  /** A few scrapers, consoles and terminals. Their descriptors are among the gateway's own. */
+  readonly maxConnections: number;
 }
 
 export interface Admin {
@@ -19,8 +21,6 @@ export interface Admin {
   close(): Promise<void>;
 }
 
-/** A few scrapers, consoles and terminals. Their descriptors are among the gateway's own, so there are not more. */
-const maxConnections = 32;
 const headersTimeoutMs = 10_000;
 const stillMs = 60_000;
 /** How long a reply that is being sent may take when the listener closes. */
@@ -28,7 +28,7 @@ const graceMs = 500;
 
 /** @throws ListenError naming ADMIN_HOST or ADMIN_PORT */
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
-  const { hosts, onFault } = options;
+  const { hosts, maxConnections, onFault } = options;
   let closing = false;
   const part = createAdminApp({ ...options, isClosing: () => closing });
   const server = createHttpServer(

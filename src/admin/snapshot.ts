@@ -21,6 +21,8 @@ export interface AdminSources {
   readonly version: string;
   /** Wall clock, ms. */
   readonly startedAt: number;
+  /** By the clock that cannot be set: ms. */
+  readonly startedMs: number;
   /** Names of the operations that callers may make. */
   readonly operations: readonly string[];
   /** Names of the settings whose value is not the default. */
@@ -126,7 +128,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     node: process.version,
     at: toTime(now),
     startedAt: toTime(sources.startedAt),
-    uptimeSeconds: toSeconds(now - sources.startedAt),
+    uptimeSeconds: toSeconds(performance.now() - sources.startedMs),
     ready: notReady === null,
     notReady,
     requests: { ...requests, waiting: sources.waiting(), connections },

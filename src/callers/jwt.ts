@@ -51,6 +51,7 @@ interface Remembered {
   readonly result: Authenticated | JwtRefusal;
   /** Wall clock, ms: a JWT's times are dates. */
   readonly expiresAt: number;
+  readonly validFrom: number;
   readonly keys: KeySet;
 }
 
@@ -87,8 +88,10 @@ export class JwtVerifier {
 
   #rememberedOf(name: string): Remembered | undefined {
     const found = this.#remembered.get(name);
-    if (found === undefined || Date.now() >= found.expiresAt || !found.keys.isCurrent()) return undefined;
-    return found;
+    const now = Date.now();
+    // Before its `nbf`, where the machine's clock was set back.
+    if (found === undefined || now >= found.expiresAt || now < found.validFrom) return undefined;
+    return found.keys.isCurrent() ? found : undefined;
   }
 
   /**
@@ -134,7 +137,8 @@ export class JwtVerifier {
       }
       if (person !== undefined) this.#people.set(person, true);
       const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
-      valid = { expiresAt, keys: this.#keysAt(rule.jwks) };
+      const validFrom = ((result.claims.nbf ?? 0) - clockToleranceSeconds) * 1000;
+      valid = { expiresAt, validFrom, keys: this.#keysAt(rule.jwks) };
       const misfit = misfitOf(result.claims, rule.match);
       if (misfit === undefined) {
         const found = loginOf(authenticated, result.claims, each);

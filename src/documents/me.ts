@@ -98,5 +98,5 @@ export const meSchema: Schema = objectOf(
       },
     ),
   },
-  { title: 'The caller about itself' },
+  { description: 'The caller about itself.' },
 );

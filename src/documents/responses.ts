@@ -21,27 +21,32 @@ const problemCodes = Object.keys(problems) as readonly ProblemCode[];
 /** The schemas of the problems (RFC 9457): one for each code, and `Problem`, which is any of them. */
 export const problemSchemas: Readonly<Record<string, Schema>> = {
   Problem: {
-    title: 'Any problem of the gateway',
-    description: 'The member `code` says which one it is.',
-    oneOf: problemCodes.map(schemaReference),
-    discriminator: {
-      propertyName: 'code',
-      mapping: Object.fromEntries(problemCodes.map((code) => [code, schemaReference(code).$ref])),
-    },
+    description: 'Any problem of the gateway. The member `code` says which one it is.',
+    ...oneOf(problemCodes),
   },
   ...Object.fromEntries(problemCodes.map((code) => [code, problemSchema(code)])),
 };
+
+/** With a discriminator: some generators give no other way to a member of a union. */
+function oneOf(codes: readonly ProblemCode[]): Schema {
+  return {
+    oneOf: codes.map(schemaReference),
+    discriminator: {
+      propertyName: 'code',
+      mapping: Object.fromEntries(codes.map((code) => [code, schemaReference(code).$ref])),
+    },
+  };
+}
 
 function schemaReference(code: ProblemCode): { readonly $ref: string } {
   return { $ref: `#/components/schemas/${code}` };
 }
 
-/** What has no description here is described by RFC 9457. */
+/** What has no description here is described by RFC 9457. Without a `title`: some generators name a type by it. */
 function problemSchema(code: ProblemCode): Schema {
   const { status, title, help } = problems[code];
   return {
-    title,
-    description: help,
+    description: `${title}. ${help}`,
     type: 'object',
     required: ['type', 'title', 'status', 'detail', 'code', 'requestId'],
     properties: {
@@ -131,9 +136,8 @@ function problemResponse(status: number): OpenApiResponse {
 }
 
 function schemaOf(codes: readonly ProblemCode[]): Schema {
-  const references = codes.map(schemaReference);
-  const [only, ...more] = references;
-  return only !== undefined && more.length === 0 ? only : { oneOf: references };
+  const [only, ...more] = codes;
+  return only !== undefined && more.length === 0 ? schemaReference(only) : oneOf(codes);
 }
 
 /** A schema that any value fits. */

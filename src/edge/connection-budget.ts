@@ -145,8 +145,12 @@ export class ConnectionBudget {
   }
 }
 
-/** What the log, the key's store, the modules and the event loop hold open, generously. */
+/** What the log, the key's store, the modules and the event loop hold open, and connections of the admin listener. */
 const ownDescriptors = 64;
+/** Without those of the admin listener: it idles with less. */
+const leastOwnDescriptors = 32;
+/** A probe, a scraper and a person. */
+const leastAdminConnections = 4;
 
 /** How many files a process may have open, by the text of its `/proc/self/limits` (proc(5)); `undefined` where it does not say. */
 export function maxOpenFiles(limits: string): number | undefined {
@@ -154,15 +158,30 @@ export function maxOpenFiles(limits: string): number | undefined {
   return digits === undefined ? undefined : Number(digits);
 }
 
+/** Connections at once, of each kind. */
+export interface Connections {
+  readonly callers: number;
+  readonly upstream: number;
+  readonly admin: number;
+}
+
 /**
- * The connections to allow: those asked for, or fewer where the limit is too low for them.
+ * The connections to allow: those asked for, or fewer where the limit is too low for them. Then callers and upstream have
+ * half each of what is left: beyond the limit the system would refuse connections to the upstream as it likes, and end
+ * those of callers without a word.
  *
  * @param limits the text of `/proc/self/limits`
  */
-export function connectionsWithin(limits: string, wanted: number, upstreamConnections: number): number {
+export function connectionsWithin(limits: string, wanted: Omit<Connections, 'admin'>): Connections {
   const limit = maxOpenFiles(limits) ?? Number.POSITIVE_INFINITY;
-  const reserved = Math.min(ownDescriptors + upstreamConnections, Math.ceil(limit / 2));
-  return Math.min(wanted, limit - reserved);
+  const own = Math.min(ownDescriptors, Math.max(leastOwnDescriptors, Math.ceil(limit / 2)));
+  const left = Math.max(2, limit - own);
+  const upstream = Math.min(wanted.upstream, Math.floor(left / 2));
+  return {
+    upstream,
+    callers: Math.min(wanted.callers, left - upstream),
+    admin: Math.max(leastAdminConnections, own - leastOwnDescriptors),
+  };
 }
 
 /** The limits of this process; nothing where the system does not show them. */

@@ -25,6 +25,14 @@ export interface ListenSettings {
   readonly port: string;
 }
 
+/** No setting is wrong: the next start may succeed (listen(2), socket(2)). */
+const machineLacks: Readonly<Record<string, string>> = {
+  EMFILE: 'the process has too many files open (ulimit -n)',
+  ENFILE: 'the machine has too many files open',
+  ENOBUFS: 'the machine has no memory for sockets',
+  ENOMEM: 'the machine has no memory for sockets',
+};
+
 function whyNotListening(
   code: string | undefined,
   path: string | undefined,
@@ -39,9 +47,9 @@ function whyNotListening(
     const instead = path !== undefined ? `choose another path in ${host}` : `choose another ${port}`;
     return new ListenError(`${address} is in use: ${instead}, or stop what listens there`, false);
   }
-  if (path !== undefined) {
-    return new ListenError(noSocket(host), true);
-  }
+  const lacking = machineLacks[code ?? ''];
+  if (lacking !== undefined) return new ListenError(`${address} cannot be listened on: ${lacking}`, false);
+  if (path !== undefined) return new ListenError(noSocket(host), true);
   if (code === 'EACCES')
     return new ListenError(`${port} needs rights we do not have: choose one above 1023`, false);
   return new ListenError(`${host} is not an address of this machine`, true);

@@ -1,4 +1,5 @@
 /** What this gateway knows of the limit that all share: the last record of a leader, and what was used of told windows. */
+
 import type { Queued } from '../gate/fair-queue.ts';
 import { type GateRecord, openRecord } from '../gate/pacer.ts';
 import type { Scheduler } from '../gate/scheduler.ts';
@@ -38,8 +39,14 @@ export class KnownLimit<T extends Queued> {
   #windows: KnownWindows | undefined;
   /** This gateway's part of a told limit when it last worked by itself. */
   #part = 1;
-  /** As a leader: places that are held for each other gateway until it tells what it has used, and until when. */
-  #held: { readonly places: readonly number[]; readonly untilMs: number } | undefined;
+  /** As a new leader: until when others may still work by themselves, the places held for each, and the rate that was known. */
+  #held:
+    | {
+        readonly untilMs: number;
+        readonly places: readonly number[];
+        readonly estimate: Pick<GateRecord, 'perMs' | 'isMeasured' | 'crowd' | 'crowdMs'> | undefined;
+      }
+    | undefined;
   #hasMet = false;
 
   /** @param gateways how many there are, this one included */
@@ -98,9 +105,14 @@ export class KnownLimit<T extends Queued> {
     return windows && { windows, atMs: nowMs };
   }
 
-  /** As a leader: what another gateway tells that it has used by itself. */
-  hearUsed(used: SharedWindows, nowMs: number): void {
-    addWindows(this.#scheduler.windows, used, this.#held?.places ?? [], nowMs);
+  /**
+   * As a leader: another gateway follows, and tells what it has used of a told limit by itself. What it sent explains the
+   * 429s until now: the rate is the one that was known before.
+   */
+  joined(used: SharedWindows | undefined, nowMs: number): void {
+    const { places = [], estimate } = this.#held ?? {};
+    if (used !== undefined) addWindows(this.#scheduler.windows, used, places, nowMs);
+    if (estimate !== undefined) this.#scheduler.record = { ...this.#scheduler.record, ...estimate };
   }
 
   /** Those that have told nothing for so long have used nothing, or are gone. */
@@ -119,7 +131,9 @@ export class KnownLimit<T extends Queued> {
     for (const [at, window] of windows.entries()) {
       window.most -= (places[at] as number) * (Math.round(1 / part) - 1);
     }
-    this.#held = { places, untilMs: nowMs + heldForMs };
+    const { perMs, isMeasured, crowd, crowdMs } = this.#scheduler.record;
+    const estimate = this.#known && perMs > 0 ? { perMs, isMeasured, crowd, crowdMs } : undefined;
+    this.#held = { places, untilMs: nowMs + heldForMs, estimate };
   }
 
   /** The store is for several gateways: one that has never met it counts with one more. */

@@ -24,9 +24,51 @@ interface Gateway {
   unsent: [number, FlowKey][];
 }
 
+/** A leader that is gone is replaced after this long. Longer: fewer changes of the lead on a busy machine. */
+export const leaseMs = 1_000;
 /** A gateway that reports nothing for so long has died, and its turns are free. Gateways report ten times a second. */
 const followerDeadMs = 1_000;
 const announceEveryMs = 100;
+
+/** The lease in the store, by which a gateway leads: when to ask for it, and until when this gateway has it. */
+export class Lease {
+  #askedMs = Number.NEGATIVE_INFINITY;
+  #heldUntilMs = 0;
+  /** Since when it names a gateway of which no announcement was heard. */
+  #unheardSinceMs: number | undefined;
+
+  /** Whether it is time to ask. Then this counts as asked. */
+  isDue(everyMs: number, nowMs: number): boolean {
+    const isDue = nowMs - this.#askedMs >= everyMs;
+    if (isDue) this.#askedMs = nowMs;
+    return isDue;
+  }
+
+  askAtOnce(): void {
+    this.#askedMs = Number.NEGATIVE_INFINITY;
+  }
+
+  /** @param askedMs when it was asked for */
+  held(askedMs: number): void {
+    this.#heldUntilMs = askedMs + leaseMs;
+  }
+
+  /** One that was not renewed is over. */
+  isOver(nowMs: number): boolean {
+    return nowMs > this.#heldUntilMs;
+  }
+
+  /** @param isOther it names another gateway, of which nothing was heard since */
+  named(isOther: boolean, nowMs: number): void {
+    if (isOther) this.#unheardSinceMs ??= nowMs;
+    else this.#unheardSinceMs = undefined;
+  }
+
+  /** It is renewed for a gateway that leads, and ends with it. One that is renewed for another is not believed. */
+  take(nowMs: number): 'take' | 'seize' {
+    return nowMs - (this.#unheardSinceMs ?? nowMs) > leaseMs ? 'seize' : 'take';
+  }
+}
 
 export class Leader<T extends Queued> {
   readonly term: number;

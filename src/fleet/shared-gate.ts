@@ -11,9 +11,10 @@ import {
   parseMessage,
   type SharedGateSnapshot,
 } from './gate-messages.ts';
+import { leaseMs } from './leader.ts';
 import { type KeySealing, pack, type Sealing, unpack } from './sealing.ts';
 import { parseRecord } from './shared-record.ts';
-import { leaseMs, SharedScheduler } from './shared-scheduler.ts';
+import { SharedScheduler } from './shared-scheduler.ts';
 import type { SharedStore } from './store.ts';
 
 export interface SharedGateOptions {

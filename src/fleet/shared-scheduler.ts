@@ -32,7 +32,7 @@ import {
   type SharedGateSnapshot,
 } from './gate-messages.ts';
 import { type DatedRecord, KnownLimit } from './known-limit.ts';
-import { isRemote, Leader, type RemoteRequest } from './leader.ts';
+import { isRemote, Leader, Lease, leaseMs, type RemoteRequest } from './leader.ts';
 import { isStale, type KnownWindows } from './shared-record.ts';
 
 export interface SharedSchedulerOptions {
@@ -44,8 +44,6 @@ export interface SharedSchedulerOptions {
   changed(): void;
 }
 
-/** A leader that is gone is replaced after this long. Longer: fewer changes of the lead on a busy machine. */
-export const leaseMs = 1_000;
 const renewEveryMs = 250;
 const campaignEveryMs = 100;
 /** A follower whose leader says nothing for so long goes on alone. */
@@ -67,9 +65,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #hasLooked = false;
   /** `throttled`: 429s of other gateways. */
   readonly #turns = { given: 0, taken: 0, throttled: 0 };
-  /** Since when the lease names a gateway of which no announcement was heard. */
-  #unheardSinceMs: number | undefined;
-  readonly #lease = { askedMs: Number.NEGATIVE_INFINITY, heldUntilMs: 0 };
+  readonly #lease = new Lease();
 
   constructor(options: SharedSchedulerOptions, gate: SchedulerOptions) {
     this.#options = options;
@@ -197,11 +193,10 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (this.#role === 'leads') return this.#outgoingOfLeader(nowMs);
     if (this.#role === 'follows') return { report: this.#follower?.report(this.#options.id, nowMs) };
     const isWanted = this.#known.isTold || this.#inner.record.state !== 'open';
-    const isDue = isWanted ? nowMs - this.#lease.askedMs >= campaignEveryMs : !this.#hasLooked;
+    const isDue = isWanted ? this.#lease.isDue(campaignEveryMs, nowMs) : !this.#hasLooked;
     if (!isDue) return {};
     this.#hasLooked = true;
-    if (isWanted) this.#lease.askedMs = nowMs;
-    return { lease: { wants: isWanted ? this.#take(nowMs) : 'look', record: undefined } };
+    return { lease: { wants: isWanted ? this.#lease.take(nowMs) : 'look', record: undefined } };
   }
 
   /** The store answers again, or no longer. */
@@ -211,7 +206,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (isInUse) this.#known.meet();
     this.#hasLooked = false;
     if (!isInUse) this.#goAlone(nowMs);
-    this.#lease.askedMs = Number.NEGATIVE_INFINITY;
+    this.#lease.askAtOnce();
   }
 
   /** @param askedMs when the store was asked */
@@ -221,12 +216,12 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (record !== undefined && this.#role !== 'leads') {
       this.#known.hearWindows({ record, atMs: nowMs - ageMs }, false);
     }
-    if (holder !== undefined && holder !== this.#options.id) this.#unheardSinceMs ??= nowMs;
-    else this.#unheardSinceMs = undefined;
+    this.#lease.named(holder !== undefined && holder !== this.#options.id, nowMs);
     // The store answers, and no other gateway has announced that it leads: what the lease says is not followed.
     if (holder === this.#options.id || this.#role === 'leads') {
-      this.#lease.heldUntilMs = askedMs + leaseMs;
-      if (holder === this.#options.id && this.#leader?.term !== term) this.#lead(term, kept, nowMs);
+      this.#lease.held(askedMs);
+      // One that leads keeps its term, and what it measures: another call for the lease was under way.
+      if (this.#role !== 'leads') this.#lead(term, kept, nowMs);
     } else if (kept !== undefined && this.#role === 'alone' && this.#inner.record.state === 'open') {
       // The gateways that knew of the limit are gone, or announce theirs in a moment.
       this.#known.adopt(kept, holder === undefined, nowMs);
@@ -239,7 +234,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const knownTerm = this.#leader?.term ?? this.#follower?.term ?? 0;
     const isOld = this.#role !== 'alone' && term < knownTerm;
     if (from === this.#options.id || isOld) return [];
-    this.#unheardSinceMs = undefined;
+    this.#lease.named(false, nowMs);
     const alone = this.#known.usedAlone(nowMs);
     if (this.#role !== 'leads') this.#known.hearWindows({ record, atMs: nowMs }, !resigns);
     if (resigns) return this.#leaderResigned(announcement, nowMs);
@@ -253,9 +248,9 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   heardReport(report: Report, nowMs: number): readonly Rejected<T>[] {
     if (this.#leader === undefined || report.term !== this.#leader.term) return [];
     const before = this.#inner.counts.throttled;
-    if (report.alone !== undefined && !this.#leader.knows(report.from))
-      this.#known.hearUsed(report.alone, nowMs);
+    const isNew = !this.#leader.knows(report.from);
     const rejected = this.#keepOwn(this.#leader.hear(report, nowMs));
+    if (isNew) this.#known.joined(report.alone, nowMs);
     this.#turns.throttled += this.#inner.counts.throttled - before;
     this.#changed();
     return rejected;
@@ -305,11 +300,10 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       this.#known.forget();
       return outgoing;
     }
-    const isLeaseDue = nowMs - this.#lease.askedMs >= renewEveryMs;
-    if (isLeaseDue) this.#lease.askedMs = nowMs;
+    const wants = this.#lease.isDue(renewEveryMs, nowMs) ? this.#lease.take(nowMs) : undefined;
     return {
       announcement: this.#leader?.announcement(record, nowMs),
-      lease: isLeaseDue ? { wants: this.#take(nowMs), record, term: this.#leader?.term } : undefined,
+      lease: wants && { wants, record, term: this.#leader?.term },
     };
   }
 
@@ -317,11 +311,6 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const announcement = this.#leader?.resignation(record);
     this.#goAlone(nowMs);
     return { announcement, lease: { wants: 'release', record } };
-  }
-
-  /** A lease is renewed for a gateway that leads, and ends with it. One that is renewed for another is not believed. */
-  #take(nowMs: number): 'take' | 'seize' {
-    return nowMs - (this.#unheardSinceMs ?? nowMs) > leaseMs ? 'seize' : 'take';
   }
 
   /** For how long what is known of told limits is worth keeping, ms. */
@@ -339,13 +328,13 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   }
 
   #lead(term: number, kept: DatedRecord | undefined, nowMs: number): void {
-    if (this.#role !== 'alone') this.#goAlone(nowMs);
+    this.#goAlone(nowMs);
     this.#known.lead(kept, nowMs);
     this.#role = 'leads';
     this.#follower = undefined;
     this.#leader = new Leader(this.#options.id, term, this.#inner);
     // Says so at once, and writes down what is known.
-    this.#lease.askedMs = Number.NEGATIVE_INFINITY;
+    this.#lease.askAtOnce();
     this.#changed();
   }
 
@@ -365,7 +354,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   /** A lease that was not renewed is over, and a leader that says nothing leads no longer. */
   #leaveLateRole(nowMs: number): void {
-    if (this.#role === 'leads' && nowMs > this.#lease.heldUntilMs) this.#goAlone(nowMs);
+    if (this.#role === 'leads' && this.#lease.isOver(nowMs)) this.#goAlone(nowMs);
     const heardMs = this.#follower?.heardMs ?? nowMs;
     if (this.#role === 'follows' && nowMs - heardMs > leaderSilentMs) this.#goAlone(nowMs);
   }
@@ -380,7 +369,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#role = 'alone';
     this.#aloneSinceMs = nowMs;
     this.#known.useShare(nowMs);
-    this.#lease.askedMs = Number.NEGATIVE_INFINITY;
+    this.#lease.askAtOnce();
   }
 
   #keepOwn(all: readonly Rejected<T | RemoteRequest>[]): Rejected<T>[] {

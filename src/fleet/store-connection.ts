@@ -186,7 +186,7 @@ export class StoreConnection {
         const found = Number.isNaN(version) ? 'not known' : version;
         return `its version is ${found}; ${leastVersion} or later is needed`;
       }
-      if (/^redis_mode:cluster/m.test(info) && !this.#isCluster) {
+      if (/^(?:redis|server)_mode:cluster/m.test(info) && !this.#isCluster) {
         return 'it is the node of a cluster: SHARED_STORE is to begin with redis+cluster://';
       }
       // A replica answers with what was true a moment ago, and takes nothing.

@@ -198,6 +198,7 @@ function adminOptions(parts: Parts, life: LifeState, server: Server, port: numbe
     sources: {
       version,
       startedAt: parts.startedAt,
+      startedMs: parts.startedMs,
       operations: operationsOf(config).map(({ name }) => name),
       settings: changedSettings(config),
       notReady: life.notReady,
@@ -218,6 +219,7 @@ function adminOptions(parts: Parts, life: LifeState, server: Server, port: numbe
     },
     readToken: parts.readAdminToken,
     port,
+    maxConnections: parts.connections.admin,
     redact: (text) => scrub.redact(text),
     isSecret: (text) => isSecret(parts, text),
     onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),

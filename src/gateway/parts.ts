@@ -23,6 +23,7 @@ import {
 } from '../edge/certificate.ts';
 import {
   bodyBytesWithin,
+  type Connections,
   connectionBytesWithin,
   connectionsWithin,
   readLimits,
@@ -73,6 +74,8 @@ export interface Parts {
   readonly config: Config;
   /** When the gateway was started: wall clock, ms. */
   readonly startedAt: number;
+  /** The same by the clock that cannot be set: ms. */
+  readonly startedMs: number;
   readonly log: GatewayLogger;
   /** Finds the key by its value, in the log and in answers. */
   readonly scrub: Scrubber;
@@ -81,6 +84,8 @@ export interface Parts {
   readonly authenticator: Authenticator;
   /** What the callers' listener shows; `undefined` where it speaks plain HTTP. */
   readonly certificate: CertificatePair | undefined;
+  /** How many connections there may be. */
+  readonly connections: Connections;
   /** The requests that wait for the upstream. */
   readonly contexts: CallerContexts;
   readonly counts: RequestCounts;
@@ -109,6 +114,7 @@ export interface LifeState {
 export async function openParts(options: GatewayOptions): Promise<Parts> {
   const { config, environment, logTo } = options;
   const startedAt = Date.now();
+  const startedMs = performance.now();
   // First, because it leaves nothing to close where it fails.
   const files = certificateFiles(config);
   const certificate = files && (await readCertificate(files));
@@ -132,7 +138,11 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const readAdminToken = openAdminToken(config, environment);
   // Once, so that a wrong setting is told of at the start.
   await readAdminToken?.();
-  const bounds = createBounds(config, bodyBytesWithin(readMemory()));
+  const connections = connectionsWithin(readLimits(), {
+    callers: config.MAX_CONNECTIONS,
+    upstream: connectionBudget(config).all,
+  });
+  const bounds = createBounds(config, bodyBytesWithin(readMemory()), connections.upstream);
   const workspaces = new Map<string, Workspace>();
   const contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT });
   const counts = new RequestCounts();
@@ -153,11 +163,13 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   return {
     config,
     startedAt,
+    startedMs,
     log,
     scrub,
     workspaces,
     authenticator,
     certificate,
+    connections,
     contexts,
     counts,
     tracing,
@@ -224,13 +236,18 @@ export async function closeParts({ workspaces, authenticator }: Parts): Promise<
 }
 
 /** How many connections there may be, and what they may hold, with warnings where that is less than was asked for. */
-function connectionLimits({ config, certificate, log }: Parts) {
-  const { MAX_CONNECTIONS: wanted } = config;
-  const maxConnections = connectionsWithin(readLimits(), wanted, connectionBudget(config).all);
-  if (maxConnections < wanted) {
+function connectionLimits({ config, connections, certificate, log }: Parts) {
+  const { callers: maxConnections, upstream: upstreamConnections } = connections;
+  if (maxConnections < config.MAX_CONNECTIONS) {
     log.events.warn(
       { maxConnections },
       'the limit of open files allows fewer connections than MAX_CONNECTIONS',
+    );
+  }
+  if (upstreamConnections < config.UPSTREAM_CONNECTIONS) {
+    log.events.warn(
+      { upstreamConnections },
+      'the limit of open files allows fewer attempts at once than UPSTREAM_CONNECTIONS',
     );
   }
   const maxConnectionBytes = connectionBytesWithin(readMemory());

@@ -132,9 +132,11 @@ export interface Bounds {
   readonly cap: ConnectionCap | undefined;
 }
 
-export function createBounds(config: Config, bodyBytes: number): Bounds {
+/** @param most attempts at once that the descriptors of the process allow */
+export function createBounds(config: Config, bodyBytes: number, most: number): Bounds {
   const bodies = bodyBudget(config, bodyBytes);
-  const connections = connectionBudget(config);
+  const { workspaces, UPSTREAM_CONNECTIONS: wanted } = config;
+  const connections = connectionBudget({ workspaces, UPSTREAM_CONNECTIONS: Math.min(wanted, most) });
   return {
     cache: config.workspaces.length === 1 ? undefined : new FairBytes(config.CACHE_MAX_BYTES),
     bodies: new SharedBudget(bodies.own, bodies.common),

@@ -104,6 +104,8 @@ export class Keyring {
   /** A key that replaced another untried, until the upstream accepts it. */
   #unconfirmed: Key | undefined;
   #loadedAt: number | undefined;
+  /** The same by the clock that cannot be set. */
+  #loadedMs: number | undefined;
   #hasGivenUp = false;
   #reloadFailures = 0;
   #reloadFailure: string | undefined;
@@ -220,7 +222,7 @@ export class Keyring {
     fingerprint: this.#current?.fingerprint ?? null,
     generation: this.#current?.generation ?? null,
     loadedAt: toTime(this.#loadedAt),
-    ageSeconds: toSeconds(this.#loadedAt && Date.now() - this.#loadedAt),
+    ageSeconds: toSeconds(this.#loadedMs === undefined ? undefined : performance.now() - this.#loadedMs),
     lastAcceptedAt: toTime(this.#monitor.lastAcceptedAt),
     lastRejectedAt: toTime(this.#monitor.lastRejectedAt),
     rejected: this.#monitor.standing === 'rejected',
@@ -284,6 +286,7 @@ export class Keyring {
     this.#fallback = undefined;
     this.#unconfirmed = standing === 'untried' ? key : undefined;
     this.#loadedAt = Date.now();
+    this.#loadedMs = performance.now();
     this.#monitor.reset();
   }
 

@@ -89,17 +89,32 @@ describe('a directive', () => {
       expect(hasBareDirective(parseCacheControl('max-age=60; public'), 'public')).toBe(false);
     },
   );
-  it.each(['public=1', 'public =x', 'public;q=1', 'public="a"'])(
-    'public permits only when it is well-formed: %j',
-    (field) => {
-      expect(hasBareDirective(parseCacheControl(field), 'public')).toBe(false);
-      expect(hasBareDirective(parseCacheControl('a, Public'), 'public')).toBe(true);
-    },
-  );
+  it('a restriction where only a comma may follow permits nothing', () => {
+    expect(hasBareDirective(parseCacheControl('max-age=60; must-revalidate'), 'must-revalidate')).toBe(false);
+  });
+  it.each([
+    'public=1',
+    'public =x',
+    'public;q=1',
+    'public="a"',
+    'public "a"',
+    'public "a',
+    'public, public=1',
+    'public=1, public',
+    'public, public;q=1',
+  ])('public permits only when it is well-formed: %j', (field) => {
+    expect(hasBareDirective(parseCacheControl(field), 'public')).toBe(false);
+    expect(hasBareDirective(parseCacheControl('a, Public'), 'public')).toBe(true);
+  });
   it('a quote that never closes makes the whole field unreadable', () => {
     expect(parseCacheControl('ext="max-age=60').broken).toBe(true);
     expect(parseCacheControl('foo bar" , max-age=60').broken).toBe(true);
     expect(parseCacheControl('ext="a,b", max-age=60').broken).toBe(false);
+  });
+  it('a quote behind a member, where none belongs, hides what is in it and nothing behind it', () => {
+    const { broken, byName } = parseCacheControl('a "x", b "\\", max-age=60", Public');
+    expect(broken).toBe(false);
+    expect([...byName.keys()]).toEqual(['a', 'b', 'public']);
   });
 });
 

@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { cacheKey, exactRequestKey, selection, varyNames } from '../../src/cache/cache-key.ts';
+import {
+  cacheKey,
+  exactRequestKey,
+  selection,
+  varyNames,
+  withoutCallerIds,
+} from '../../src/cache/cache-key.ts';
 import { CallerContexts } from '../../src/edge/caller-context.ts';
 import { forward } from '../../src/edge/forward.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
@@ -79,6 +85,21 @@ it('two requests have the same key exactly where the same bytes go up but for id
     }),
     { numRuns: 3_000, examples: [[plain, { ...plain, query: '13:1:x-a1', headers: {} }, order, order]] },
   );
+});
+
+it('no answer of one generation of the key is found with another', () => {
+  const request = upstreamRequestOf({ operation: 'a', path: '/', query: '', headers: {} }, []);
+  const keys = [undefined, 0, 1, 2, 12].map((generation) => cacheKey(request, generation));
+  expect(new Set(keys).size).toBe(keys.length);
+});
+
+it('without the ids of its caller a request is the same read, and one that has none of them is itself', () => {
+  const plain = upstreamRequestOf({ operation: 'a', path: '/', query: 'b', headers: { 'x-a': '1' } }, [
+    'x-a',
+  ]);
+  const named = { ...plain, ids: { 'x-request-id': 'mine' }, callerIds: { 'x-request-id': 'mine' } };
+  expect(withoutCallerIds({ ...plain, callerIds: undefined })).toHaveProperty('ids', plain.ids);
+  expect(withoutCallerIds(named)).toEqual({ ...plain, ids: {}, callerIds: undefined });
 });
 
 describe('Vary (RFC 9111 section 4.1)', () => {

@@ -1,14 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import {
   confirms,
+  isCommonCode,
   isServerFailure,
   isServerFailureCode,
   judgeAnswer,
   judgeUse,
+  mayBeDueToValidators,
   parseRequestDirectives,
   readValidators,
   renew,
 } from '../../src/cache/cache-rules.ts';
+import { type ProblemCode, problems } from '../../src/errors.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
 
 const receivedAt = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -31,6 +34,7 @@ describe('freshness lifetime (RFC 9111 section 4.2.1)', () => {
     ['Last-Modified is no freshness', { 'last-modified': at(-86400) }, 15],
     ['max-age', { 'cache-control': 'max-age=60' }, 60],
     ['s-maxage before max-age', { 'cache-control': 'max-age=60, s-maxage=90' }, 90],
+    ['Expires counts from Date', { expires: at(70), date: at(10) }, 60],
     ['max-age before Expires', { 'cache-control': 'max-age=60', expires: at(5), date: at(0) }, 60],
     ['zero is stale', { 'cache-control': 'max-age=0' }, 0],
     ['malformed is stale', { 'cache-control': 'max-age=abc' }, 0],
@@ -246,6 +250,18 @@ describe('staleness (RFC 5861, RFC 9111 section 4.2.4)', () => {
   });
 });
 
+it('an error that is stored is for requests with the same bytes alone, but one that is about the rate of all', () => {
+  expect(
+    [200, 399, 400, 404, 428, 429, 430, 500].filter((status) => policy({}, status).exactRequestOnly),
+  ).toEqual([400, 404, 428, 430, 500]);
+});
+
+it('the fields that no-cache and private name are withheld, and no other', () => {
+  expect(cc('no-cache="x-a", private="x-b, x-c", max-age=1').withheld).toEqual(['x-a', 'x-b', 'x-c']);
+  expect(cc('max-age=1').withheld).toEqual([]);
+  expect(cc('no-cache, max-age=1').withheld).toEqual([]);
+});
+
 describe('use of a stored answer (RFC 9111 section 4)', () => {
   const use = (value: string, seconds: number, directives?: string, pragma?: string) =>
     judgeUse(
@@ -281,6 +297,7 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     ['min-fresh, stale', 'min-fresh=20', 61, 'stale'],
     ['max-stale (5.2.1.2)', 'max-stale=100', 160, 'max-stale'],
     ['max-stale, exceeded', 'max-stale=100', 160.001, 'stale'],
+    ['max-stale, to its end', 'max-age=600, max-stale=5', 65, 'max-stale'],
     ['max-stale without a limit', 'max-stale', 9999, 'max-stale'],
     ['max-stale less than our default', 'max-stale=1', 62, 'stale'],
     ['no-store does not forbid a stored answer (5.2.1.5)', 'no-store', 10, 'fresh'],
@@ -288,6 +305,8 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     ['unreadable max-age asks nothing', 'max-age=x', 10, 'fresh'],
     ['unreadable max-stale asks nothing', 'max-stale=x', 9999, 'stale'],
     ['an extension asks nothing', 'foo=bar', 10, 'fresh'],
+    ['an extension asks nothing of an answer that is stale', 'foo=bar', 69.999, 'refresh'],
+    ['an extension asks nothing of an answer that is too old', 'foo=bar', 70, 'stale'],
     ['another case', 'No-Cache', 10, 'request'],
   ])('an answer is served or not to a caller that says %s', (_, directives, seconds, expected) => {
     expect(use('max-age=60', seconds, directives)).toBe(expected);
@@ -308,6 +327,14 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     expect(use('max-age=60', 10, undefined, 'no-cache')).toBe('request');
     expect(use('max-age=60', 10, 'foo', 'no-cache')).toBe('fresh');
     expect(use('max-age=60', 10, undefined, 'max-age=0, only-if-cached')).toBe('fresh');
+    expect(parseRequestDirectives('only-if-cached', undefined)).toMatchObject({
+      onlyIfCached: true,
+      noStore: false,
+    });
+    expect(parseRequestDirectives('No-Store', undefined)).toMatchObject({
+      onlyIfCached: false,
+      noStore: true,
+    });
     expect(parseRequestDirectives(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
       onlyIfCached: false,
       noStore: false,
@@ -330,13 +357,19 @@ describe('a server failure, instead of which a stale answer may be served (RFC 5
   ])('whether status %i is a server failure: %s', (status, expected) => {
     expect(isServerFailure(status)).toBe(expected);
   });
-  it("a server failure is the upstream's and not the gateway's", () => {
-    expect(isServerFailureCode('upstream-timeout')).toBe(true);
-    expect(isServerFailureCode('upstream-key-rejected')).toBe(true);
-    expect(isServerFailureCode('overloaded')).toBe(true);
-    expect(isServerFailureCode('internal-error')).toBe(false);
-    expect(isServerFailureCode('shutting-down')).toBe(false);
-    expect(isServerFailureCode('not-in-cache')).toBe(false);
+  it("a server failure is the upstream's and not the gateway's; those that share an exchange share what no request is to blame for", () => {
+    const where = (isSo: (code: ProblemCode) => boolean) =>
+      (Object.keys(problems) as ProblemCode[]).filter(isSo).sort();
+    const both: ProblemCode[] = [
+      'overloaded',
+      'upstream-key-missing',
+      'upstream-key-rejected',
+      'upstream-rate-limited',
+      'upstream-timeout',
+      'upstream-unreachable',
+    ];
+    expect(where(isServerFailureCode)).toEqual([...both, 'upstream-invalid-response'].sort());
+    expect(where(isCommonCode)).toEqual([...both, 'shutting-down'].sort());
   });
 });
 
@@ -351,6 +384,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
       { 'if-none-match': '"a"', 'if-modified-since': at(-9) },
     ],
     ['an invalid tag', { etag: 'a, b' }, undefined],
+    ['an invalid tag beside a date', { etag: 'a', 'last-modified': at(-9) }, { 'if-modified-since': at(-9) }],
     ['two tags', { etag: ['"a"', '"b"'] }, undefined],
     ['neither', {}, undefined],
   ])('a revalidation sends %s (4.3.1)', (_, headers, expected) => {
@@ -405,6 +439,10 @@ describe('validation (RFC 9111 section 4.3)', () => {
       expect(confirms(confirmation(headers), dated)).toBe(expected);
     },
   );
+  it('an error may be about the validators, unless it is about the rate or comes from a gateway whose upstream is down', () => {
+    const statuses = [200, 304, 399, 400, 404, 412, 428, 429, 430, 500, 501, 502, 503, 504, 505];
+    expect(statuses.filter(mayBeDueToValidators)).toEqual([400, 404, 412, 428, 430, 500, 501, 505]);
+  });
   it('the tag of a stored answer decides alone whether a 304 confirms it (4.3.4)', () => {
     const dated = { ...stored, headers: { etag: '"a"', 'last-modified': at(-50) } };
     expect(confirms(confirmation({ etag: '"a"', 'last-modified': at(-40) }), dated)).toBe(true);
@@ -417,6 +455,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
         'x-a': '2',
         'x-c': '3',
         'content-type': 'text/html',
+        'content-language': 'de',
         'content-length': '0',
         date: at(0),
       }),
@@ -425,6 +464,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
       etag: '"a"',
       date: at(0),
       'content-type': 'application/json',
+      'content-language': 'de',
       'x-a': '2',
       'x-b': '1',
       'x-c': '3',

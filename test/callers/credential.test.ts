@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { holdsCredential } from '../../src/callers/credential.ts';
+import { holdsCredential, presentedCredential, presentedValues } from '../../src/callers/credential.ts';
 import { mintToken } from '../../src/callers/token.ts';
 import { Key } from '../../src/key/key.ts';
 import { Scrubber } from '../../src/key/scrub.ts';
@@ -36,8 +36,17 @@ describe('the search of a URL for credentials', () => {
     ['the upstream key whose + was read as a blank', `x=${encodeURIComponent(key.replace('+', ' '))}`],
     ['the credential of the request', 'q=eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl'],
     ['the credential of the request, encoded', 'q=eyJhbGciOiJFUzI1NiJ9%2Ee30%2Ec2lnbmF0dXJl'],
+    ['a credential of base64 without its padding', 'q=Zm9vYmFyYmF6cXV4MQ'],
+    ['a credential with a = within it', 'q=before=the=end=of=it'],
+    ['a credential whose + was read as a blank', 'q=one%20two%20three%20four'],
   ])('the search finds %s', (_, urlPart) => {
-    expect(holdsCredential(urlPart, presented, holdsKey)).toBe(true);
+    const others = ['Zm9vYmFyYmF6cXV4MQ==', 'before=the=end=of=it=', 'one+two+three+four'];
+    expect(holdsCredential(urlPart, [...presented, ...others], holdsKey)).toBe(true);
+  });
+
+  it('the search takes no part of a credential for the whole', () => {
+    expect(holdsCredential('q=before=the', ['before=the=end=of=it'], holdsKey)).toBe(false);
+    expect(holdsCredential('q=beforetheendofit1', ['before=the=end=of=it='], holdsKey)).toBe(false);
   });
 
   it.each([
@@ -59,5 +68,117 @@ describe('the search of a URL for credentials', () => {
 
   it('the search does not look for a credential so short that it could be any word', () => {
     expect(holdsCredential('page=test', ['test'], holdsKey)).toBe(false);
+  });
+});
+
+describe('the credential of a request', () => {
+  const fields = { assertions: ['x-login', 'x-other'], fly: true };
+  const jwt = 'aaa.bbb.ccc';
+  const malformed = (reason: string) => ({ kind: 'malformed', reason });
+
+  it.each<[lines: string[], presented: object]>([
+    [[], { kind: 'none' }],
+    // One byte longer or shorter than a field of ours, or of the same length.
+    [['Authorizatiom', 'Bearer t', 'X-Api-Keyz', 't', 'x-api-kez', 't', 'x-logim', jwt], { kind: 'none' }],
+    [['Authorization', 'Bearer t'], { kind: 'token', value: 't', isBearer: true }],
+    [['AUTHORIZATION', 'bEARER   t=='], { kind: 'token', value: 't==', isBearer: true }],
+    [['X-API-Key', 't'], { kind: 'token', value: 't', isBearer: false }],
+    [['x-api-key', 't', 'authorization', 'Bearer t'], { kind: 'token', value: 't', isBearer: true }],
+    [['X-Login', jwt], { kind: 'assertion', header: 'x-login', value: jwt }],
+    [['x-login', jwt, 'X-API-KEY', jwt], { kind: 'assertion', header: 'x-login', value: jwt }],
+    [
+      ['x-login', jwt, 'authorization', `Bearer ${jwt}`],
+      { kind: 'assertion', header: 'x-login', value: jwt },
+    ],
+    [['Fly-Src', 's', 'Fly-Src-Signature', 'g'], { kind: 'fly', source: 's', signature: 'g' }],
+    // Fly's proxy puts its own on every request.
+    [
+      ['fly-src', 's', 'fly-src-signature', 'g', 'x-api-key', 't'],
+      { kind: 'token', value: 't', isBearer: false },
+    ],
+    [
+      ['fly-src', 's', 'fly-src-signature', 'g', 'x-login', jwt],
+      { kind: 'assertion', header: 'x-login', value: jwt },
+    ],
+    [['fly-srb', 's', 'fly-src-signaturf', 'g'], { kind: 'none' }],
+    [['authorization', 'Bearer t', 'authorization', 'Bearer t'], malformed('Authorization is sent twice')],
+    [['x-api-key', 't', 'X-API-Key', 't'], malformed('X-API-Key is sent twice')],
+    [['fly-src', 's', 'Fly-Src', 's', 'fly-src-signature', 'g'], malformed('Fly-Src is sent twice')],
+    [
+      ['fly-src', 's', 'fly-src-signature', 'g', 'Fly-Src-Signature', 'g'],
+      malformed('Fly-Src-Signature is sent twice'),
+    ],
+    [['fly-src', 's'], malformed('Fly-Src without signature, or reverse')],
+    [['fly-src-signature', 'g'], malformed('Fly-Src without signature, or reverse')],
+    [['x-login', jwt, 'x-login', jwt], malformed('x-login comes beside another JWT')],
+    [['x-login', jwt, 'x-other', jwt], malformed('x-other comes beside another JWT')],
+    [['x-login', `${jwt}, ${jwt}`], malformed('x-login is not one JWT')],
+    [['x-login', jwt, 'x-api-key', 't'], malformed('x-login and a token differ')],
+    ...[
+      '',
+      'Bearer',
+      'Bearer ',
+      'Bearer a b',
+      'Bearer a, b',
+      'Bearer a=b',
+      'Basic YTpi',
+      'xBearer t',
+      't',
+    ].map((value): [string[], object] => [
+      ['authorization', value],
+      malformed('Authorization is not "Bearer" and one token'),
+    ]),
+    ...['', 'a b', 'a,b', ' a', 'a=b', '=', 'é'].map((value): [string[], object] => [
+      ['x-api-key', value],
+      malformed('X-API-Key is not one token'),
+    ]),
+    [['x-api-key', 't', 'authorization', 'Bearer u'], malformed('Authorization and X-API-Key differ')],
+  ])('of the lines %j it is %j', (lines, presented) => {
+    expect(presentedCredential(lines, fields)).toEqual(presented);
+  });
+
+  it('fields of Fly and of logins are nothing where no caller comes by them', () => {
+    const lines = [
+      'fly-src',
+      's',
+      'fly-src',
+      's',
+      'fly-src-signature',
+      'g',
+      'fly-src-signature',
+      'g',
+      'x-login',
+      jwt,
+    ];
+    expect(presentedCredential(lines, { assertions: [], fly: false })).toEqual({ kind: 'none' });
+  });
+
+  it.each<[lines: string[], values: string[]]>([
+    [['Accept', 'a', 'Authorizatiom', 'b', 'x-api-kez', 'c', 'x-login', 'd'], []],
+    [
+      ['Authorization', 'Bearer one', 'X-API-KEY', 'two'],
+      ['Bearer', 'one', 'two'],
+    ],
+    [
+      ['authorization', 'one,  two\tthree'],
+      ['one', 'two', 'three'],
+    ],
+    [
+      ['authorization', 'basic   dXNlcjpwYTpzcw=='],
+      ['basic', 'dXNlcjpwYTpzcw==', 'pa:ss'],
+    ],
+    [
+      ['x-api-key', 'xBasic dXNlcjpwYXNz'],
+      ['xBasic', 'dXNlcjpwYXNz'],
+    ],
+  ])('of the lines %j it may be any of %j', (lines, values) => {
+    expect(presentedValues(lines, [])).toEqual(values);
+  });
+
+  it('a login’s own field may have one too', () => {
+    expect(presentedValues(['X-Login', 'one', 'x-api-key', 'two', 'accept', 'a'], ['x-login'])).toEqual([
+      'one',
+      'two',
+    ]);
   });
 });

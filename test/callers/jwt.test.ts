@@ -159,6 +159,15 @@ describe('a JWT', () => {
     );
   });
 
+  it('a JWT that was remembered is refused while the clock stands before its nbf', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] });
+    const { authenticator } = staff();
+    const token = await sign(one, { nbf: Math.floor(Date.now() / 1_000) - 60 });
+    await authenticator.authenticate(bearer(token));
+    vi.setSystemTime(Date.now() - 3_600_000);
+    expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain('("nbf")');
+  });
+
   it('a JWT that was remembered is forgotten within a second when the file changes', async () => {
     const { authenticator, file } = staff();
     const token = await sign(one);

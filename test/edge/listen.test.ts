@@ -30,3 +30,20 @@ describe('a socket file', () => {
     expect(process.umask()).toBe(0o002);
   });
 });
+
+describe('a machine that lacks something', () => {
+  it.each(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM'])(
+    'a listener that the system refuses with %s blames the machine, and no setting',
+    async (code) => {
+      const server = createServer();
+      server.listen = () => {
+        queueMicrotask(() => server.emit('error', Object.assign(new Error(code), { code })));
+        return server;
+      };
+      await expect(listen(server, '127.0.0.1', 0)).rejects.toMatchObject({
+        isSetting: false,
+        message: expect.stringMatching(/^127\.0\.0\.1:0 cannot be listened on: the (process|machine) has /),
+      });
+    },
+  );
+});

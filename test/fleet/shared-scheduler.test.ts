@@ -402,6 +402,20 @@ describe('gates that share turns', () => {
     expect(roles(gates)).toEqual(['follows', 'follows', 'leads']);
   });
 
+  it('gates that share turns have one leader of one term, though several of its calls for the lease were under way', () => {
+    const scheduler = new SharedScheduler<Queued>({ id: 'own', gateways: () => 2, changed() {} }, options);
+    scheduler.storeChanged(true, 0);
+    scheduler.settled(scheduler.admit([parseFlow('a')], 0) ?? expect.unreachable(), { waitMs: 200 }, 0);
+    for (const atMs of [0, 100]) expect(scheduler.outgoing(atMs).lease?.wants).toBe('take');
+    const tell = (term: number, nowMs: number): void =>
+      scheduler.leaseTold({ holder: 'own', term, record: undefined, ageMs: 0 }, 0, nowMs);
+    tell(1_000, 150);
+    const { announcement } = scheduler.outgoing(151);
+    tell(1_100, 160);
+    expect(announcement?.term).toBe(1_000);
+    expect(scheduler.outgoing(300).announcement?.term).toBe(1_000);
+  });
+
   it('gates that share turns keep their leader, and its turns, while another program takes its lease', () => {
     const { gates, pass, store } = fleetOf(3);
     gates[0].ask('a');
@@ -556,6 +570,12 @@ describe('three gates that share turns for half a simulated minute', () => {
       { goodput: 0.95, share: 0.9, p99Ms: 800 },
     ],
     [
+      '50/s and a store 160 ms away',
+      half,
+      { ...half, gates: 3, store: { latencyMs: 80 } },
+      { goodput: 0.85, share: 0.4, p99Ms: 2500, wasted: 0.1 },
+    ],
+    [
       '50/s, a stated wait and a store 20 ms away',
       stated,
       { ...stated, gates: 3, store: { latencyMs: 10 } },
@@ -575,6 +595,52 @@ describe('three gates that share turns for half a simulated minute', () => {
       }
     },
   );
+});
+
+describe('three gates whose store fails over twice a minute', () => {
+  it('three gates whose store fails over twice a minute find the rate at once, though each finds the store a second after the one before', () => {
+    const away = { fromMs: 3_000, toMs: 6_500, everyMs: 30_000, unevenMs: 1_000 };
+    const callers = [{ name: 'load', loops: 30, thinkMs: 20 }];
+    const scenario = { ...fifty, seconds: 120, latencyMs: 10, callers };
+    for (const figures of runs({ ...scenario, gates: 3, store: { latencyMs: 1, away } })) {
+      expect(figures.goodput).toBeGreaterThanOrEqual(0.93);
+    }
+  });
+
+  it('three gates whose store fails over twice a minute know the rate of before once they follow, and not later than five seconds after', () => {
+    const scheduler = new SharedScheduler<Queued>({ id: 'own', gateways: () => 3, changed() {} }, options);
+    const rate = () => scheduler.snapshot(nowMs).attemptsPerSecond ?? 0;
+    const join = (from: string): void => {
+      const none = { isFull: true, waiting: [], inFlight: [], ended: [], throttled: [], sentBefore: 0 };
+      scheduler.heardReport({ kind: 'report', term: 1, from, to: 'own', number: 1, seen: 0, ...none }, nowMs);
+    };
+    const learnLess = (): void => {
+      for (let times = 0; times < 3; times += 1) {
+        nowMs += 500;
+        const context = { flows: [parseFlow('a')], deadlineMs: nowMs + 60_000 };
+        scheduler.enter({ context, arrivedMs: nowMs }, nowMs);
+        const next = scheduler.next(nowMs);
+        if ('permit' in next) scheduler.settled(next.permit, { waitMs: undefined }, nowMs);
+      }
+      nowMs += 500;
+      scheduler.outgoing(nowMs);
+    };
+    let nowMs = 1_000;
+    const known = { state: 'paced', perMs: 0.05, isMeasured: true, crowd: 10, crowdMs: 5 } as const;
+    const times = { closedForMs: 0, statedForMs: 0, probeInMs: 5_000, probeIntervalMs: 5_000 };
+    const record = { ...known, ...times, level: 0, levelInMs: 0, unstatedMs: 0 };
+    scheduler.storeChanged(true, nowMs);
+    scheduler.leaseTold({ holder: 'own', term: 1, record, ageMs: 0 }, 20_000, nowMs);
+    learnLess();
+    expect(rate()).toBeLessThan(40);
+    join('second');
+    expect(rate()).toBe(50);
+    learnLess();
+    nowMs += 2_000;
+    scheduler.outgoing(nowMs);
+    join('third');
+    expect(rate()).toBeLessThan(40);
+  });
 });
 
 describe('two gates that both lead, each by the lease of another master', () => {

@@ -70,6 +70,46 @@ describe('fields that tell what is left', () => {
     expect(fields.turnMs(9, 100)).toBe(40_000);
   });
 
+  it('of a window that began later, too, the last part goes evenly until the reset', () => {
+    const fields = new LimitFields(0.25, 600_000);
+    for (let at = 0; at <= 30; at += 1)
+      fields.heard(limit(40 - at, 40_000 - at), 7_000_000 + at - 1, 7_000_000 + at);
+    expect(fields.turnMs(0, 7_000_100)).toBeCloseTo(7_004_000, -2);
+  });
+
+  it('what was sent before any answer came says nothing of whether fields behave', () => {
+    const fields = new LimitFields(0, 600_000);
+    for (const [at, remaining] of [9, 8, 7, 6, 5, 4, 3, 0].entries()) {
+      expect(fields.heard(limit(remaining, 60_000 - at), -1, at)).toEqual([]);
+    }
+    expect(fields.turnMs(0, 100)).toBe(100);
+  });
+
+  it('what was sent as an answer came has less left than that answer', () => {
+    const fields = new LimitFields(0, 600_000);
+    expect(fields.heard(limit(9, 60_000), -10, 0)).toEqual([]);
+    expect(fields.heard(limit(9, 59_990), 0, 10)).toEqual(['ratelimit']);
+  });
+
+  it('a reset that is rounded may move by 1.5 s, and the latest of what was said counts', () => {
+    const { fields } = heard([9, 8, 7, 6, 5, 4]);
+    expect(fields.heard(limit(3, 55_500), 5_950, 6_000)).toEqual([]);
+    expect(fields.heard(limit(0, 51_500), 6_950, 7_000)).toEqual([]);
+    expect(fields.turnMs(0, 7_100)).toBe(61_500);
+    for (const outside of [55_501, 52_499 - 2_000]) {
+      const other = heard([9, 8, 7, 6, 5, 4]).fields;
+      expect(other.heard(limit(3, outside), 5_950, 6_000)).toEqual(['ratelimit']);
+    }
+  });
+
+  it('a new window may begin 1.5 s before the reset, and belongs to what is sent from then on', () => {
+    const { fields } = heard([5, 4, 3, 2, 1, 0]);
+    expect(fields.heard(limit(9, 60_000), 58_400, 58_500)).toEqual([]);
+    expect(fields.heard(limit(0, 1_000), 58_499, 58_600)).toEqual([]);
+    expect(fields.heard(limit(0, 1_000), 58_500, 58_600)).toEqual(['ratelimit']);
+    expect(heard([5, 4, 3, 2, 1, 0]).fields.heard(limit(9, 60_000), 58_400, 58_499)).toEqual(['ratelimit']);
+  });
+
   it.each<[string, readonly number[], ((atMs: number) => number)?]>([
     ['are always the same', [9, 9, 9, 9, 9, 9, 9]],
     ['are of each path', [90, 40, 89, 39, 88, 38, 87, 37]],
@@ -120,6 +160,9 @@ describe('what an answer states of a limit', () => {
       { ratelimit: ';r=1;t=1,'.repeat(1_000) },
       Array.from({ length: 16 }, (_, at) => [`ratelimit ${at + 1}`, 1, 1_000]),
     ],
+    [{ 'x-ratelimit-remaining': '9', 'x-ratelimit-reset': '0' }, [['x-ratelimit-reset', 9, 0]]],
+    [{ 'x-ratelimit-remaining-reads': '4', 'x-ratelimit-reset-reads': 'x6ms' }, []],
+    [{ 'x-ratelimit-remaining-reads': '4', 'x-ratelimit-reset-reads': '6msx' }, []],
     [{ 'x-ratelimit-remaining': '9' }, []],
     [{ 'x-ratelimit-reset': '30' }, []],
     [{ 'x-ratelimit-remaining': 'many', 'x-ratelimit-reset': '30' }, []],
@@ -137,6 +180,8 @@ describe('what an answer states of a limit', () => {
     expect(of(200, { ...headers, age: '0' })).toEqual([]);
     expect(of(200, { ...headers, 'cache-status': 'edge; fwd=miss, shield; hit; ttl=3' })).toEqual([]);
     expect(of(200, { ...headers, 'cache-status': 'edge; fwd=miss' })).toHaveLength(1);
+    expect(of(200, { ...headers, 'cache-status': 'edge;HIT' })).toEqual([]);
+    expect(of(400, headers)).toEqual([]);
     expect(of(429, headers)).toEqual([]);
     expect(of(503, headers)).toEqual([]);
   });

@@ -120,21 +120,27 @@ describe('connections are bounded', () => {
   });
 
   it.each([
-    ['the wanted, where the limit is far', 1_048_576, 10_000, 64, 10_000],
-    ['what the limit leaves', 1_024, 10_000, 64, 896],
-    ['half of a tiny limit', 100, 10_000, 64, 50],
-    ['fewer, when fewer are wanted', 1_024, 10, 64, 10],
+    ['the wanted, where the limit is far', 1_048_576, 10_000, 64, [10_000, 64, 32]],
+    ['what the limit leaves', 1_024, 10_000, 64, [896, 64, 32]],
+    ['half and half, where it leaves little', 64, 10_000, 64, [16, 16, 4]],
+    ['half and half, where much is wanted upstream', 1_024, 10_000, 5_000, [480, 480, 32]],
+    ['one of each at the least', 16, 10_000, 64, [1, 1, 4]],
+    ['fewer, when fewer are wanted', 1_024, 10, 64, [10, 64, 32]],
   ])(
-    'the gateway takes as many connections as descriptors allow: %s',
-    (_name, limit, wanted, upstream, connections) => {
+    'callers, upstream and admin listener have as many connections as descriptors allow: %s',
+    (_name, limit, wanted, most, [callers, upstream, admin]) => {
       const text = `Max cpu time  unlimited\nMax open files            ${limit}              ${limit}  files\n`;
-      expect(connectionsWithin(text, wanted, upstream)).toBe(connections);
+      expect(connectionsWithin(text, { callers: wanted, upstream: most })).toEqual({
+        callers,
+        upstream,
+        admin,
+      });
     },
   );
 
   it.each(['', 'Max open files            unlimited            unlimited            files'])(
     'the gateway takes as many connections as wanted where no limit of descriptors is known (%j)',
-    (text) => expect(connectionsWithin(text, 10_000, 64)).toBe(10_000),
+    (text) => expect(connectionsWithin(text, { callers: 10_000, upstream: 64 }).callers).toBe(10_000),
   );
 
   it.each([

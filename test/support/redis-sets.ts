@@ -40,6 +40,8 @@ export interface ClusterSet extends RedisSet {
   moveSlot(name: string, from: RedisNode, to: RedisNode): Promise<void>;
   /** Moves all slots of one master to another while it is in use. */
   moveSlots(from: RedisNode, to: RedisNode): Promise<void>;
+  /** A master that is not this one. A node that has given all its slots away is none any more. */
+  otherMaster(node: RedisNode): Promise<RedisNode>;
   /** The master that has the slot of this name now. */
   owner(name: string): Promise<RedisNode>;
 }
@@ -242,6 +244,12 @@ export async function startCluster(
         ...['reshard', `127.0.0.1:${from.port}`, '--cluster-from', source, '--cluster-to', target],
         ...['--cluster-slots', String(await slotCount(from))],
       );
+    },
+    async otherMaster(node) {
+      for (const other of nodes) {
+        if (other !== node && (await other.command('ROLE')).startsWith('master')) return other;
+      }
+      throw new Error('there is no other master');
     },
     async owner(name) {
       const alive = nodes[0] as RedisNode;

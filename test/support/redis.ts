@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const programs = [
+  // Another one, for a single run: `REDIS_SERVER=/path/valkey-server npx vitest run test/fleet`.
+  process.env['REDIS_SERVER'] ?? '',
   '/usr/bin/valkey-server',
   '/usr/local/bin/valkey-server',
   '/usr/bin/redis-server',

@@ -5,8 +5,9 @@ import {
   parseMessage,
   type Report,
 } from '../../src/fleet/gate-messages.ts';
+import { leaseMs } from '../../src/fleet/leader.ts';
 import type { SharedRecord } from '../../src/fleet/shared-record.ts';
-import { leaseMs, SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
+import { SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
 import type { Queued } from '../../src/gate/fair-queue.ts';
 import type { Rejected, SchedulerOptions } from '../../src/gate/scheduler.ts';
 import type { VirtualClock } from './virtual-clock.ts';
@@ -15,7 +16,14 @@ export interface SimulatedStoreOptions {
   /** From a gate to the store, and from there to a gate. */
   readonly latencyMs: number;
   /** The store is away, and comes back empty. */
-  readonly away?: { readonly fromMs: number; readonly toMs: number };
+  readonly away?: {
+    readonly fromMs: number;
+    readonly toMs: number;
+    /** Again and again. */
+    readonly everyMs?: number;
+    /** Each gate finds it so much later than the gate before it. */
+    readonly unevenMs?: number;
+  };
   /** From then on another program writes ten times a second that a gateway which does not exist has the lease. */
   readonly ghostFromMs?: number;
 }
@@ -50,9 +58,16 @@ export class SimulatedStore {
     this.#gates = gates;
     const { away, ghostFromMs } = options;
     if (ghostFromMs !== undefined) clock.at(ghostFromMs, () => this.haunt());
-    if (away === undefined) return;
-    clock.at(away.fromMs, () => this.goAway());
-    clock.at(away.toMs, () => this.comeBack());
+    if (away !== undefined) this.#leave(away);
+  }
+
+  #leave(away: NonNullable<SimulatedStoreOptions['away']>): void {
+    const { fromMs, toMs, everyMs } = away;
+    this.#clock.at(fromMs, () => this.goAway());
+    this.#clock.at(toMs, () => {
+      this.comeBack();
+      if (everyMs !== undefined) this.#leave({ ...away, fromMs: fromMs + everyMs, toMs: toMs + everyMs });
+    });
   }
 
   /** It answers nothing any more, and loses what it has. */
@@ -152,7 +167,12 @@ export class SimulatedStore {
   }
 
   #allToldOf(isInUse: boolean): void {
-    for (const { storeChanged } of this.#members) storeChanged(isInUse);
+    const { away: { unevenMs = 0 } = {} } = this.#options;
+    for (const [place, { storeChanged }] of this.#members.entries()) {
+      const lateMs = isInUse ? place * unevenMs : 0;
+      if (lateMs === 0) storeChanged(isInUse);
+      else this.#clock.at(this.#clock.nowMs + lateMs, () => storeChanged(isInUse && !this.#isAway));
+    }
   }
 
   #publish(from: string, message: Announcement | Report): void {
