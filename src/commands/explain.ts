@@ -95,7 +95,7 @@ function readVersion(config: Config): CallersVersion {
 export function explainRequest(
   config: Config,
   { table }: CallersVersion,
-  { caller: name, method: written, origin, ...asked }: Omit<ExplainOptions, 'json' | 'file' | 'envFile'>,
+  { caller: name, method: written, origin, ...asked }: Omit<ExplainOptions, 'json' | 'envFile'>,
 ): Explanation {
   const caller = table.callers.find((one) => one.name === name);
   if (caller === undefined) {
@@ -110,6 +110,7 @@ export function explainRequest(
   const path = pathIn(config, asked);
   const isAnonymous = table.anonymous?.caller === caller;
   const authenticated: Authenticated = { caller, by: isAnonymous ? 'anonymous' : 'token' };
+  const nameInFile = asked.file === undefined ? name : `${name} --file ${asked.file}`;
   const entry = table.entries.find((one) => one.name === name);
   const authenticate = (): Authenticated => {
     if (entry !== undefined && hasEnded(entry)) throw unauthenticated('all its tokens have ended', true);
@@ -130,7 +131,7 @@ export function explainRequest(
     decidedBy: failure === undefined ? null : trial.decidedBy,
     reason: failure?.message ?? null,
     would: trace.would ?? null,
-    todo: todoFor(trace.would ?? failure?.code, name, trace.operation, asked.workspace, path),
+    todo: todoFor(trace.would ?? failure?.code, nameInFile, trace.operation, asked.workspace, path),
     operation: trace.operation ?? null,
     workspace: trace.workspace ?? null,
     limits: (caller.limits ?? []).map(writtenLimit),
@@ -293,13 +294,20 @@ function goesUp(config: Config, workspace: string, request: UpstreamRequest): Ex
   };
 }
 
+/** Where an operator finds the rule. */
+const ruleOf: Readonly<Record<string, string>> = {
+  'caller-unauthenticated': 'the tokens of the callers file',
+  'caller-forbidden': 'the grants of the callers file',
+  'origin-not-allowed': 'CORS_ORIGINS',
+  'unknown-operation': 'the reads of the gateway',
+};
+
 function inWords(explanation: Explanation): string {
-  const { caller, method, path, problem, decidedBy, reason, would, todo, limits, weight, upstream } =
-    explanation;
+  const { caller, method, path, problem, reason, would, todo, limits, weight, upstream } = explanation;
   const lines: [string, string][] = [];
   if (problem !== null) {
     lines.push(
-      ['decides', `the layer ${decidedBy}: ${reason}`],
+      ['decides', `${ruleOf[problem.code] ?? 'a rule for all requests'}: ${reason}`],
       ['the caller gets', `${problem.status} ${problem.code}: ${problem.detail}`],
     );
   }

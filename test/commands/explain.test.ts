@@ -159,11 +159,14 @@ describe('the command explain', () => {
   it('explain reads the callers file that --file names, and says so where none is set', async () => {
     vi.stubEnv('UPSTREAM_BASE_URL', 'https://analytics.example.com/api');
     vi.stubEnv('CALLERS_FILE', '');
-    const { entry } = enrol('script');
+    const file = writeCallersFile([enrol('script').entry]);
     const words = ['explain', 'script', 'GET', accounts];
-    const { status, stdout, stderr } = await commandLine([...words, '--file', writeCallersFile([entry])]);
+    const { status, stdout, stderr } = await commandLine([...words, '--file', file]);
     expect([status, stderr]).toEqual([0, '']);
     expect(stdout).toContain('of script would pass.');
+    const refused = await commandLine(['explain', 'script', 'GET', '/api/users/api-keys/', '--file', file]);
+    expect(refused.stdout).toContain('the grants of the callers file: not granted: list-api-keys\n');
+    expect(refused.stdout).toContain(`token grant script --file ${file} list-api-keys\n`);
     expect(await commandLine(words)).toEqual({
       status: 2,
       stdout: '',
