@@ -61,7 +61,7 @@ export const problems = {
   'upstream-rate-limited': {
     status: 429,
     title: 'The upstream limits requests for longer than this one can wait',
-    help: 'The Workspace Analytics API limits requests (429), and its limit holds for all callers of the gateway together. A request waits for its turn as long as REQUEST_TIMEOUT allows; where its turn cannot come in that time, it is told so at once. Try again after Retry-After.',
+    help: 'The Workspace Analytics API limits requests, and its limit holds for all callers of the gateway together. A request waits for its turn as long as REQUEST_TIMEOUT allows; where its turn cannot come in that time, it is told so at once. Try again after Retry-After.',
   },
   'upstream-key-rejected': {
     status: 502,

@@ -16,7 +16,7 @@ export interface ProblemGroup {
   readonly lastAt: string;
   /** Of the last one that the gateway has numbered itself: nothing that callers send is shown. */
   readonly requestId: string | null;
-  /** What lay behind the last one, as ECONNREFUSED. */
+  /** What lay behind the last one, as ECONNREFUSED, or the setting that decided. */
   readonly cause: string | null;
   /** What to do about it, in one sentence. */
   readonly todo: string;
@@ -43,7 +43,7 @@ export class ProblemGroups {
   /** The one that was seen longest ago first. */
   readonly #groups = new Map<string, Group>();
 
-  count(code: string, { workspace, caller, requestId, cause }: AccessLine, nowMs: number): void {
+  count(code: string, { workspace, caller, requestId, cause, reason }: AccessLine, nowMs: number): void {
     const key = `${code} ${workspace ?? ''}`;
     const known = this.#groups.get(key);
     const isOver = known === undefined || nowMs - known.lastMs > quietMs;
@@ -55,7 +55,9 @@ export class ProblemGroups {
       : known;
     group.count += 1;
     group.lastMs = nowMs;
-    group.cause = cause && inAWord(cause);
+    // No failure lies behind a turn that would come too late: its reason names the setting.
+    const why = cause ?? (code === 'upstream-rate-limited' ? reason : undefined);
+    group.cause = why && inAWord(why);
     if (isOwnRequestId(requestId)) group.requestId = requestId;
     if (caller !== undefined && group.callers.size < maxCallers) group.callers.add(caller);
     this.#groups.delete(key);
@@ -81,7 +83,7 @@ export class ProblemGroups {
   }
 }
 
-/** The code of the system or of a library where there is one. */
+/** The code of the system or of a library, or the setting, where one is named. */
 function inAWord(cause: string): string {
   return /\b[A-Z][A-Z\d]*_?[A-Z\d_]{3,}\b/.exec(cause)?.[0] ?? cause.slice(0, 80);
 }
@@ -102,7 +104,8 @@ const todos: Readonly<Record<ProblemCode, string>> = {
   'uri-too-long': callersOwn,
   'unknown-operation': 'Tell the caller which reads there are, or allow the read in UPSTREAM_READS.',
   'method-not-allowed': callersOwn,
-  'upstream-rate-limited': 'Give the caller that asks most a limit or a smaller weight, or raise CACHE_TTL.',
+  'upstream-rate-limited':
+    'Give the caller that asks most a limit or a smaller weight, or raise CACHE_TTL; raise UPSTREAM_LIMIT where it tells less than the upstream allows, and REQUEST_TIMEOUT where callers can wait longer.',
   'upstream-key-rejected': 'Put a key that the upstream accepts into the secret store; it is used at once.',
   'upstream-key-missing': 'Make the secret store give the key; the gateway asks it again by itself.',
   'upstream-unreachable': 'Run "analytics-gateway check"; see network, DNS and the upstream’s own state.',

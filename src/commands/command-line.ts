@@ -230,11 +230,13 @@ async function readStandardInput(): Promise<string> {
   return text(process.stdin);
 }
 
+const fileOption = ['--file <path>', 'the callers file (default: CALLERS_FILE)'] as const;
+
 function addTo(token: Command, usage: string, description: string): Command {
   return token
     .command(usage)
     .description(description)
-    .option('--file <path>', 'the callers file (default: CALLERS_FILE)')
+    .option(...fileOption)
     .addOption(envFileOption());
 }
 
@@ -271,6 +273,7 @@ function addExplain(program: Command, io: TokenIo, ended: Ended): void {
     .option('--origin <origin>', 'that of the page which sends it')
     .option('--workspace <name>', 'in this one of several; - is the unnamed one')
     .option('--json', 'print it as JSON')
+    .option(...fileOption)
     .addOption(envFileOption())
     .addHelpText(
       'after',
@@ -286,6 +289,7 @@ interface ExplainFlags {
   readonly origin?: string;
   readonly workspace?: string;
   readonly json?: true;
+  readonly file?: string;
   readonly envFile?: string;
 }
 

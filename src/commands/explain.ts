@@ -37,6 +37,8 @@ export interface ExplainOptions {
   /** `--workspace`; `-` is the unnamed one. */
   readonly workspace?: string | undefined;
   readonly json: boolean;
+  /** `--file`: the callers file, in place of CALLERS_FILE. */
+  readonly file?: string | undefined;
   readonly envFile?: string | undefined;
 }
 
@@ -69,7 +71,8 @@ export interface Explanation {
 /** @returns the exit status: 0 it would pass, 1 it would not, 2 wrong usage or settings */
 export async function explain(options: ExplainOptions, io: TokenIo): Promise<0 | 1 | 2> {
   try {
-    const config = readConfig(await loadWhatThereIs(options.envFile));
+    const { file, envFile } = options;
+    const config = readConfig({ ...(await loadWhatThereIs(envFile)), ...(file && { CALLERS_FILE: file }) });
     const explanation = explainRequest(config, readVersion(config), options);
     io.stdout(options.json ? `${JSON.stringify(explanation, null, 2)}\n` : inWords(explanation));
     return explanation.passes ? 0 : 1;
@@ -92,12 +95,16 @@ function readVersion(config: Config): CallersVersion {
 export function explainRequest(
   config: Config,
   { table }: CallersVersion,
-  { caller: name, method: written, origin, ...asked }: Omit<ExplainOptions, 'json' | 'envFile'>,
+  { caller: name, method: written, origin, ...asked }: Omit<ExplainOptions, 'json' | 'file' | 'envFile'>,
 ): Explanation {
   const caller = table.callers.find((one) => one.name === name);
   if (caller === undefined) {
     const names = table.callers.map((one) => one.name);
-    throw new SettingError(`there is no caller ${JSON.stringify(name)}${nearestOfAll(name, names)}`);
+    const hint =
+      config.CALLERS_FILE === undefined
+        ? ', because CALLERS_FILE is not set: name the callers file with --file'
+        : nearestOfAll(name, names);
+    throw new SettingError(`there is no caller ${JSON.stringify(name)}${hint}`);
   }
   const method = written.toUpperCase();
   const path = pathIn(config, asked);

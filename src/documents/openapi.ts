@@ -155,11 +155,21 @@ const introduction = [
   'What fails in the gateway is a problem (`application/problem+json`, RFC 9457) with a stable `code`. An answer of the upstream with a status of 400 or above passes as it came, except 401 and 429: it has no `code`.',
 ];
 
+/** Clients that end a request by themselves, and after how many seconds. */
+const clientTimeouts = [
+  ['ky', 10],
+  ['httpx', 5],
+] as const;
+
 /** How long a request may take, and what that means for a client. */
 export function timeoutAdvice({ requestTimeoutMs = 25_000 }: Pick<ApiFacts, 'requestTimeoutMs'>): string {
   const seconds = Math.ceil(requestTimeoutMs / 1_000);
   const enough = seconds + 5;
-  return `A request has its answer within ${seconds} s, which may be spent waiting for the upstream's limit. Let your client wait longer: ky (10 s) and httpx (5 s) give up sooner by themselves. Set \`timeout: ${enough}_000\` in ky, \`timeout=${enough}\` in httpx and requests, \`AbortSignal.timeout(${enough}_000)\` for fetch.`;
+  const hasty = clientTimeouts.filter(([, after]) => after * 1_000 < requestTimeoutMs);
+  const named = hasty.map(([name, after]) => `${name} (${after} s)`).join(' and ');
+  const giveUp = hasty.length === 1 ? 'gives up sooner by itself' : 'give up sooner by themselves';
+  const sooner = named === '' ? '' : `: ${named} ${giveUp}`;
+  return `A request has its answer within ${seconds} s, which may be spent waiting for the upstream's limit. Let your client wait longer${sooner}. Set \`timeout: ${enough}_000\` in ky, \`timeout=${enough}\` in httpx and requests, \`AbortSignal.timeout(${enough}_000)\` for fetch.`;
 }
 
 const securitySchemes: Readonly<Record<'token' | 'apiKey', SecurityScheme>> = {

@@ -120,6 +120,16 @@ describe('problems', () => {
     expect(counts.today('script')).toMatchObject({ requests: 4, refused: 0 });
   });
 
+  it('a turn that the limit gives too late has the setting as its cause, and what to do names the limit that is told', () => {
+    const counts = counted();
+    const reason =
+      'the upstream limits requests, and the turn of this one would come after its time (REQUEST_TIMEOUT)';
+    counts.count({ ...usual, status: 429, problem: 'upstream-rate-limited', reason });
+    const [group] = counts.snapshot().problemGroups;
+    expect(group?.cause).toBe('REQUEST_TIMEOUT');
+    expect(group?.todo).toMatch(/UPSTREAM_LIMIT.*REQUEST_TIMEOUT/);
+  });
+
   it('problems are grouped by code: how many, whose, since when, the last id and cause, and what to do', () => {
     vi.useFakeTimers({ now: new Date('2026-03-01T12:00:00Z') });
     try {
@@ -189,8 +199,9 @@ describe('problems', () => {
 
   it('requests that passed because rules are not enforced are counted by the problem they were spared', () => {
     const would = 'caller-forbidden';
-    const [script] = counted({}, { would }, { would }).snapshot().beside.callers;
-    expect(script).toMatchObject({ spared: { [would]: 2 }, refused: {} });
+    const both = `caller-rate-limited ${would}`;
+    const [script] = counted({}, { would }, { would: both }).snapshot().beside.callers;
+    expect(script).toMatchObject({ spared: { [would]: 2, 'caller-rate-limited': 1 }, refused: {} });
   });
 
   it('problems of the HTTP parser are counted by a bounded number of codes', () => {

@@ -202,7 +202,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
           expect(await says('callers-says')).toMatch(/^export asks most: 8\d % of what waits/);
           expect(await page.locator('#callers tr.busy').innerText()).toMatch(/^export\s/);
           expect(await says('limits')).toMatch(
-            /of 60 in 1m used, \d+ left, resets at .*of 10,000 in 1d used/s,
+            /^Told limit: \d+ of 60 in 1m used, \d+ left, resets at .*Told limit: \d+ of 10,000 in 1d used/s,
           );
           expect(await page.locator('#limits progress').count()).toBe(2);
         }
@@ -312,6 +312,21 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
         await page.screenshot({ path: join(pictures, 'fleet.png'), fullPage: true });
     },
   );
+
+  it('the console says that a told limit holds requests, and calls no state well that it has something to say of', async () => {
+    const script = enrol('script');
+    const pair = await startWith([script.entry], {
+      ...{ ADMIN_PORT: '0', REQUEST_TIMEOUT: '2s', UPSTREAM_LIMIT: '5/10m' },
+    });
+    pair.standIn.behave({ body: JSON.stringify([`${pair.standIn.url}/x`]) });
+    for (let more = 0; more < 8; more++) await ask(pair, script.token, `?${more}`);
+    await openConsole(`${pair.gateway.adminUrl}/`, desktop);
+    await expect.poll(() => says('gate-says')).toMatch(/^Open, within the told limit/);
+    expect(await says('limits')).toMatch(/^Told limit: \d of 5 in 10m used, \d left, resets at /);
+    expect(await says('problems')).toMatch(/REQUEST_TIMEOUT\s[\s\S]*UPSTREAM_LIMIT/);
+    expect(await says('reasons')).toMatch(/sends its token past the gateway/);
+    expect(await says('state')).toBe('Works, with something to look at');
+  });
 
   it('the console shows the state in words, purges, and says when the gateway cannot be reached', async () => {
     const script = enrol('reports.script');

@@ -1,10 +1,11 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { readCallersVersion } from '../../src/callers/caller-store.ts';
 import { callersFileRules } from '../../src/callers/callers-file.ts';
 import { explainRequest } from '../../src/commands/explain.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { operationsOf } from '../../src/operations.ts';
 import { bearer, enrol, startWith, writeCallersFile } from '../support/callers-files.ts';
+import { commandLine } from '../support/command-line.ts';
 import { startPair } from '../support/gateway.ts';
 
 const page = 'https://page.example';
@@ -151,6 +152,24 @@ describe('explain', () => {
     ['a path below no base address', 'script', '/analytics/accounts/', /the path begins with \/api\//],
   ])('explain of %s is wrong usage', (_, caller, path, message) => {
     expect(() => explainWith([script.entry])(caller, 'GET', path)).toThrow(message);
+  });
+});
+
+describe('the command explain', () => {
+  it('explain reads the callers file that --file names, and says so where none is set', async () => {
+    vi.stubEnv('UPSTREAM_BASE_URL', 'https://analytics.example.com/api');
+    vi.stubEnv('CALLERS_FILE', '');
+    const { entry } = enrol('script');
+    const words = ['explain', 'script', 'GET', accounts];
+    const { status, stdout, stderr } = await commandLine([...words, '--file', writeCallersFile([entry])]);
+    expect([status, stderr]).toEqual([0, '']);
+    expect(stdout).toContain('of script would pass.');
+    expect(await commandLine(words)).toEqual({
+      status: 2,
+      stdout: '',
+      stderr:
+        'there is no caller "script", because CALLERS_FILE is not set: name the callers file with --file\n',
+    });
   });
 });
 

@@ -605,6 +605,9 @@ describe('the settings of a proxy', () => {
     expect(problemsOf({ ...upstream, ...proxy })).toEqual([
       'HTTP_PROXY is for UPSTREAM_BASE_URL as well, which is http:, and the proxy would read its key: make that https:, or name its host in NO_PROXY',
     ]);
+    // What stops the start is not called without effect beside it.
+    const environment = { ...upstream, ...proxy };
+    expect(settingsWithoutEffect(environment, problemsOf(environment))).toEqual([]);
     expect(problemsOf({ ...upstream, http_proxy: 'http://proxy:3128' })).toHaveLength(1);
     for (const direct of [{ NO_PROXY: '.internal' }, { UPSTREAM_BASE_URL: 'http://127.0.0.1/api' }])
       expect(problemsOf({ ...upstream, ...proxy, ...direct })).toEqual([]);

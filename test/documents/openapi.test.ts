@@ -1,6 +1,6 @@
 import { createConfig, lintFromString, type RuleConfig } from '@redocly/openapi-core';
 import { describe, expect, it } from 'vitest';
-import { describeApi, type OpenApiDocument } from '../../src/documents/openapi.ts';
+import { describeApi, type OpenApiDocument, timeoutAdvice } from '../../src/documents/openapi.ts';
 import { problems } from '../../src/errors.ts';
 import { configuredOperations, type Operation, specifiedOperations } from '../../src/operations.ts';
 
@@ -128,6 +128,18 @@ describe('the API document', () => {
     const { info } = describeApi({ operations: [], admitsAnonymous: false, requestTimeoutMs: 40_500 });
     expect(info.description).toContain('within 41 s');
     expect(info.description).toContain('`timeout: 46_000` in ky');
+  });
+
+  it.each([
+    [40_500, 'ky (10 s) and httpx (5 s) give up sooner'],
+    [10_000, 'httpx (5 s) gives up sooner'],
+    [6_000, 'httpx (5 s) gives up sooner'],
+  ])('with REQUEST_TIMEOUT of %i ms the API document says that %s', (requestTimeoutMs, sooner) => {
+    expect(timeoutAdvice({ requestTimeoutMs })).toContain(`: ${sooner} by`);
+  });
+
+  it('where a client of every kind waits long enough, the API document names none that gives up sooner', () => {
+    expect(timeoutAdvice({ requestTimeoutMs: 5_000 })).not.toMatch(/sooner/);
   });
 
   it('the API document has both ways to authenticate, and says where a caller needs neither', () => {

@@ -28,6 +28,8 @@ const verdicts: Readonly<Record<Status['health'], readonly [string, Mood]>> = {
   degraded: ['Degraded', 'busy'],
   failing: ['Failing', 'bad'],
 };
+/** In the place of the verdict where all works, and reasons are shown below. */
+const worksWithReasons = 'Works, with something to look at';
 const colours: Readonly<Record<Mood, string>> = {
   good: '15703f',
   busy: 'b07400',
@@ -61,11 +63,12 @@ function verdict(text: string, mood: Mood, since: string, reasons: readonly Reas
 }
 
 function gateText(gate: Gate, isDown: boolean): Sentence {
-  const { attemptsPerSecond, closedForSeconds, state } = gate;
+  const { attemptsPerSecond, closedForSeconds, limits, state } = gate;
   const rate = attemptsPerSecond === null ? '' : `, about ${number(attemptsPerSecond, 1)} a second`;
   if (isDown && state !== 'closed') return ['Nothing but trials is sent.', 'bad'];
   if (state !== 'closed' && (closedForSeconds ?? 0) > 2)
     return [`Held for another ${span(closedForSeconds)}: the upstream says that little is left.`, 'busy'];
+  if (state === 'open' && limits.length > 0) return [`Open, within the told limit${rate}.`, 'good'];
   if (state === 'open') return [`Open: requests are sent as they come${rate}.`, 'good'];
   if (state === 'paced') return [`Open, paced: requests take turns${rate}.`, 'good'];
   if (state === 'half-open') return ['Testing the upstream.', 'busy'];
@@ -229,7 +232,7 @@ function showOne(one: Omit<Workspace, 'workspace'>, at: string, ago: (at: string
 /** A bar for each window of the told limit. */
 function showLimits(limits: Gate['limits'], at: string): void {
   const bars = limits.map(({ window, limit, used, remaining, resetsInSeconds }) => {
-    const left = `${number(used)} of ${number(limit)} in ${window} used, ${number(remaining)} left`;
+    const left = `Told limit: ${number(used)} of ${number(limit)} in ${window} used, ${number(remaining)} left`;
     const back = new Date(Date.parse(at) + resetsInSeconds * 1_000);
     const when = resetsInSeconds < 43_200 ? clock(back) : back.toLocaleString('en-GB');
     const bar = document.createElement('progress');
@@ -250,7 +253,9 @@ function show(status: Status): void {
   $('back').hidden = only === null;
   const at = Date.parse(status.at);
   const since = (time: string): string => span((at - Date.parse(time)) / 1_000);
-  verdict(...verdicts[status.health], `for ${since(status.since)}`, status.reasons, status.at);
+  const [plain, mood] = verdicts[status.health];
+  const text = status.health === 'ok' && status.reasons.length > 0 ? worksWithReasons : plain;
+  verdict(text, mood, `for ${since(status.since)}`, status.reasons, status.at);
   const title = only === null ? 'Version ' : `Workspace ${nameOf(only || null)}, version `;
   const facts = [
     `${title}${status.version}`,
