@@ -221,7 +221,14 @@ export const logMembers = {
   ...{ status: figure, attempts: figure, upstreamStatus: figure, generation: figure, stored: figure },
   ...{ waitedMs: figure, upstreamMs: figure, totalMs: figure, closedForMs: figure, statedWaitMs: figure },
   ...{ perSecond: figure, waiting: figure, started: figure, finished: figure, aborted: figure },
-  ...{ callers: figure, lines: figure, maxConnections: figure, entries: figure, bytes: figure },
+  ...{
+    callers: figure,
+    lines: figure,
+    maxConnections: figure,
+    upstreamConnections: figure,
+    entries: figure,
+    bytes: figure,
+  },
   ...{ idleConnections: figure, maxConnectionBytes: figure },
 } as const satisfies Readonly<Record<string, LogMember>>;
 

@@ -244,7 +244,7 @@ describe('it lives on', () => {
       ),
     );
     const [fewer] = await gateway.printed(/.*"maxConnections":.*/);
-    expect(JSON.parse(fewer)).toMatchObject({ level: 'warn', maxConnections: 50 });
+    expect(JSON.parse(fewer)).toMatchObject({ level: 'warn', maxConnections: 25 });
   });
 
   it('the gateway lives on when the reader of its log has gone (EPIPE)', async () => {
