@@ -15,7 +15,7 @@ import { openStore } from '../key/open-store.ts';
 import type { KeyStore } from '../key/store.ts';
 import { operationsOf } from '../operations.ts';
 import { attachKey, checkThrough, retryWithKey } from '../upstream/credential.ts';
-import { SharedBudget } from '../upstream/shared-limits.ts';
+import { SharedBudget } from '../upstream/workspace-budgets.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import type { CheckParts } from './check.ts';
 import type { LearnedLimit, LoginTrial } from './check-report.ts';

@@ -1,6 +1,6 @@
 import { unnamedWritten } from '../callers/callers-file.ts';
 import { type Config, readConfig } from '../config/config.ts';
-import { nearestOfAll } from '../config/names.ts';
+import { nearestOfAll } from '../config/misspellings.ts';
 import type { Environment } from '../config/values.ts';
 import { usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { SettingError } from '../errors.ts';

@@ -10,7 +10,7 @@ import { GatewayError } from '../../src/errors.ts';
 import { type ProxySettings, proxyFor } from '../../src/exchange/proxy.ts';
 import { Trace } from '../../src/exchange/trace.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
-import { SharedBudget } from '../../src/upstream/shared-limits.ts';
+import { SharedBudget } from '../../src/upstream/workspace-budgets.ts';
 import { sendUpstream } from '../../src/upstream/transport.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { type Owner, temporaryFolder } from '../support/process.ts';

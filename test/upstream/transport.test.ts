@@ -12,7 +12,7 @@ import { Key } from '../../src/key/key.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
 import { endingOf } from '../../src/upstream/circuit-rules.ts';
 import { attachKey, type CredentialKeys } from '../../src/upstream/credential.ts';
-import { SharedBudget } from '../../src/upstream/shared-limits.ts';
+import { SharedBudget } from '../../src/upstream/workspace-budgets.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
 import { newTrace, patientContext, requestWith, signedRequest } from '../support/requests.ts';
 import type { Behaviour } from '../support/stand-in/behaviour.ts';
