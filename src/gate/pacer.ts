@@ -196,7 +196,11 @@ function exploreLater(record: GateRecord, isSameRate: boolean, closedUntilMs: nu
   const grownMs = isSameRate
     ? Math.min(record.exploreIntervalMs * exploreBackoff, longestExploreIntervalMs)
     : 0;
-  const exploreIntervalMs = Math.max(firstExploreIntervalMs, grownMs, exploreCosts * (closedUntilMs - record.levelMs));
+  const exploreIntervalMs = Math.max(
+    firstExploreIntervalMs,
+    grownMs,
+    exploreCosts * (closedUntilMs - record.levelMs),
+  );
   return { ...record, exploreIntervalMs, exploreMs: closedUntilMs + exploreIntervalMs, riseMs: 0 };
 }
 

@@ -136,7 +136,11 @@ describe('the patch of the API document', () => {
     ['another version', { openapi: '3.0.0' }, /no longer 3\.1/],
     ['no title', { info: { title: null } }, /info needs a title/],
     ['a misspelled member', { pahts: {} }, /pahts is not known here \(did you mean "paths"\?\)/],
-    ['a misspelled kind of component', { components: { schema: {} } }, /components\.schema is not known here/],
+    [
+      'a misspelled kind of component',
+      { components: { schema: {} } },
+      /components\.schema is not known here/,
+    ],
     [
       'a misspelled member of a path',
       { paths: { '/analytics/accounts/': { gett: { parameters: [page] } } } },
@@ -167,7 +171,11 @@ describe('the patch of the API document', () => {
   it('a patch may add extensions everywhere, and every member that OpenAPI has', () => {
     const get = { 'x-owner': 'reports', deprecated: true, tags: ['reports'], parameters: [page] };
     const path = { 'x-owner': 'reports', description: 'All accounts.', get };
-    const patch = { 'x-owner': 'reports', tags: [{ name: 'reports' }], paths: { '/analytics/accounts/': path } };
+    const patch = {
+      'x-owner': 'reports',
+      tags: [{ name: 'reports' }],
+      paths: { '/analytics/accounts/': path },
+    };
     expect(problemsOf(patch)).toEqual([]);
   });
 
