@@ -20,8 +20,8 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { makeCertificate } from '../test/support/certificate.ts';
 import { standInKey, startStandIn } from '../test/support/stand-in/stand-in.ts';
+import { type MemoryGroup, makeMemoryGroup } from './cgroup.ts';
 import { type Deployed, startDeployed } from './deployed.ts';
-import { type MemoryGroup, makeMemoryGroup } from './hazards/cgroup.ts';
 import {
   isStrangerKind,
   type StrangerCounts,

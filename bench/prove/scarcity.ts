@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { makeProgram } from '../../test/support/program.ts';
-import { makeMemoryGroup } from '../hazards/cgroup.ts';
+import { makeMemoryGroup } from '../cgroup.ts';
 import { expectAll, expectThat, type Got, startSubject } from './subject.ts';
 import { packageVersion, Suite } from './suite.ts';
 

@@ -58,7 +58,7 @@ export class CallerCounts {
     if (isFromMemory) (cell.sums[0] as number) += 1;
     else if (line.attempts > 0) (cell.sums[1] as number) += 1;
     if (line.waitedMs > 0) (cell.waitedMs[0] as number) += line.waitedMs;
-    if (line.would !== undefined) increment(cell.spared, line.would);
+    if (line.would !== undefined) for (const code of line.would.split(' ')) increment(cell.spared, code);
     if (problem === undefined) return;
     const isOwn = problem.startsWith('caller-');
     if (isOwn) (cell.sums[2] as number) += 1;

@@ -145,8 +145,8 @@ function readLimit(check: JsonCheck, node: JsonNode | undefined, path: string): 
   return { perSecond, burst: burst ?? Math.max(1, Math.ceil(perSecond)) };
 }
 
-/** `limit`, or several windows in `limits`; one of both. */
-function readLimits(check: JsonCheck, members: JsonMembers, path: string): readonly CallerLimit[] {
+/** The limits of an entry, which has `limit`, or several windows in `limits`; one of both. */
+export function readLimits(check: JsonCheck, members: JsonMembers, path: string): readonly CallerLimit[] {
   const limit = readLimit(check, members.get('limit'), `${path}.limit`);
   if (!members.has('limits')) return limit === undefined ? [] : [limit];
   if (members.has('limit')) check.add(`${path}.limits`, 'stands beside limit, and a caller has one of both');

@@ -3,8 +3,9 @@
  * spacing, and members this version does not know. Pure: no `this`, no I/O, no clock.
  */
 import { applyEdits, type JSONPath, modify } from 'jsonc-parser';
-import { defaultOperations } from './callers-file.ts';
-import { itemsOf, type JsonNode, memberOf, parseJsonTree, textOf } from './json.ts';
+import { writtenLimit } from './bucket.ts';
+import { defaultOperations, readLimits } from './callers-file.ts';
+import { itemsOf, JsonCheck, type JsonNode, memberOf, membersOf, parseJsonTree, textOf } from './json.ts';
 
 /** The file's text can't be changed safely; the message says why. */
 export class CallersTextError extends Error {
@@ -28,6 +29,9 @@ export interface ListedCaller {
   readonly operations: readonly string[];
   /** As written; `undefined` where the file leaves it to the gateway. */
   readonly workspaces: readonly string[] | undefined;
+  /** As `5000/1d`, also one by `limit`. */
+  readonly limits: readonly string[];
+  readonly weight: number;
   /** Other ways to be this caller, as `jwt`. */
   readonly otherWays: readonly string[];
 }
@@ -44,6 +48,8 @@ export function listCallers(text: string): ListedCaller[] {
     })),
     operations: operationsOf(caller),
     workspaces: workspacesOf(caller),
+    limits: limitsOf(caller),
+    weight: new JsonCheck().number(memberOf(caller, 'weight'), '', 0.01, 100) ?? 1,
     otherWays: ['jwt', 'fly', 'anonymous'].filter((way) => memberOf(caller, way) !== undefined),
   }));
 }
@@ -148,6 +154,11 @@ function operationsOf(caller: JsonNode): readonly string[] {
 function workspacesOf(caller: JsonNode): readonly string[] | undefined {
   const workspaces = memberOf(caller, 'workspaces');
   return workspaces && itemsOf(workspaces).flatMap((workspace) => textOf(workspace) ?? []);
+}
+
+function limitsOf(caller: JsonNode): readonly string[] {
+  const members = new Map(membersOf(caller).map(({ name, value }) => [name, value]));
+  return readLimits(new JsonCheck(), members, '').map(writtenLimit);
 }
 
 /** A value with blanks where people put them. Names, digests, dates and operations have no blank of their own. */

@@ -80,18 +80,20 @@ export async function openChecked(
 
 /** What the gateway that runs with these settings has learned of the limit, by its own status. */
 async function readLearned(config: Config, { name }: WorkspaceConfig): Promise<LearnedLimit> {
-  const { ADMIN_HOST: host, ADMIN_PORT: port } = config;
+  const { ADMIN_HOST: host, ADMIN_PORT: port, workspaces } = config;
   if (port === 'off' || port === 0) return { asked: null, problem: `ADMIN_PORT is ${port}` };
-  const target = `/status?workspace=${encodeURIComponent(name)}`;
+  const query = name === '' && workspaces.length === 1 ? '' : `?workspace=${encodeURIComponent(name)}`;
+  const target = `/status${query}`;
   const { asked, answer } = askGateway({ host, port, isTls: false }, target, runningTimeoutMs);
+  const where = asked.startsWith('http') ? new URL(asked).host : host;
   try {
     const { gate } = JSON.parse((await answer).text) as { gate?: { attemptsPerSecond?: unknown } };
     const perSecond = gate?.attemptsPerSecond;
     if (typeof perSecond === 'number') return { asked, attemptsPerSecond: perSecond };
     if (perSecond === null) return { asked, attemptsPerSecond: null };
-    return { asked, problem: 'what answers is no gateway with this workspace' };
+    return { asked, problem: `what answers at ${where} is no gateway with this workspace` };
   } catch {
-    return { asked, problem: 'no gateway answers' };
+    return { asked, problem: `no gateway runs at ${where}` };
   }
 }
 

@@ -178,8 +178,7 @@ function limitInWords({ told, stated, learned }: LimitReport): string {
 }
 
 function learnedInWords({ asked, attemptsPerSecond, problem }: LearnedLimit): string {
-  if (problem !== undefined)
-    return `what was learned is not known here: ${[asked, problem].filter(Boolean).join(': ')}`;
+  if (problem !== undefined) return `what was learned is not known here: ${problem}`;
   const pace = attemptsPerSecond == null ? 'no limit' : `about ${attemptsPerSecond.toPrecision(3)} a second`;
   return `the gateway that runs has learned ${pace} (${asked})`;
 }

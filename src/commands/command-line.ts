@@ -126,7 +126,11 @@ function addToken(program: Command, io: TokenIo, ended: Ended): void {
   const token: Command = refuseOtherWords(
     program.command('token').description('callers, their tokens and what they may do, in the callers file'),
     hintForToken,
-  ).addHelpText('after', () => `\nOptions of the commands:\n${token.commands.map(optionsOf).join('')}`);
+  ).addHelpText(
+    'after',
+    () =>
+      `\nOptions of the commands:\n${token.commands.map(optionsOf).join('')}  all of them\n${optionLines(commonOptions())}`,
+  );
 
   addCreate(token, io, ended);
 
@@ -231,23 +235,29 @@ async function readStandardInput(): Promise<string> {
 }
 
 function addTo(token: Command, usage: string, description: string): Command {
-  return token
-    .command(usage)
-    .description(description)
-    .option('--file <path>', 'the callers file (default: CALLERS_FILE)')
-    .addOption(envFileOption());
+  const command = token.command(usage).description(description);
+  for (const option of commonOptions()) command.addOption(option);
+  return command;
 }
 
-/** One command with its options, for the help of the commands above it. */
+/** Of each command about the callers file. */
+function commonOptions(): Option[] {
+  return [fileOption(), envFileOption()];
+}
+
+/** One command with the options that are its own, for the help of the commands above it. */
 function optionsOf(command: Command): string {
   const words = command.registeredArguments.map((one) => {
     const name = `${one.name()}${one.variadic ? '...' : ''}`;
     return one.required ? `<${name}>` : `[${name}]`;
   });
-  const options = command.options.map(
-    ({ flags, description }) => `      ${flags.padEnd(24)}${description}\n`,
-  );
-  return `  ${[command.name(), ...words].join(' ')}\n${options.join('')}`;
+  const common = commonOptions().map(({ flags }) => flags);
+  const own = command.options.filter(({ flags }) => !common.includes(flags));
+  return `  ${[command.name(), ...words].join(' ')}\n${optionLines(own)}`;
+}
+
+function optionLines(options: readonly Option[]): string {
+  return options.map(({ flags, description }) => `      ${flags.padEnd(24)}${description}\n`).join('');
 }
 
 async function onCallersFile(
@@ -271,6 +281,7 @@ function addExplain(program: Command, io: TokenIo, ended: Ended): void {
     .option('--origin <origin>', 'that of the page which sends it')
     .option('--workspace <name>', 'in this one of several; - is the unnamed one')
     .option('--json', 'print it as JSON')
+    .addOption(fileOption())
     .addOption(envFileOption())
     .addHelpText(
       'after',
@@ -286,6 +297,7 @@ interface ExplainFlags {
   readonly origin?: string;
   readonly workspace?: string;
   readonly json?: true;
+  readonly file?: string;
   readonly envFile?: string;
 }
 
@@ -355,6 +367,10 @@ function hintForToken(word: string, names: Iterable<string>): string {
 function toCount(text: string): number {
   if (!/^[1-9]$/.test(text)) throw new InvalidArgumentError('It is a number from 1 to 9.');
   return Number(text);
+}
+
+function fileOption(): Option {
+  return new Option('--file <path>', 'the callers file (default: CALLERS_FILE)');
 }
 
 function envFileOption(): Option {

@@ -164,8 +164,12 @@ export async function loadConfig(envFile?: string): Promise<{ config: Config; en
   return { config: readConfig(environment), environment };
 }
 
-/** Names that have no effect beside what else is set: unknown ones, and settings that others put out of use. */
-export function settingsWithoutEffect(environment: Environment): string[] {
+/**
+ * Names that have no effect beside what else is set: unknown ones, and settings that others put out of use.
+ *
+ * @param problems each begins with its setting, of which nothing further is said here
+ */
+export function settingsWithoutEffect(environment: Environment, problems: readonly string[] = []): string[] {
   const isSet = (name: string): boolean => (environment[name]?.trim() ?? '') !== '';
   const ignored: string[] = [];
   const isNamed = Object.entries(environment).some(
@@ -191,7 +195,10 @@ export function settingsWithoutEffect(environment: Environment): string[] {
   if (isPassed && !['HOST', 'ADMIN_HOST'].some((name) => environment[name]?.trim().startsWith('fd:')))
     ignored.push('LISTEN_FDS is ignored: a socket was passed to this process, and HOST does not say fd:3');
   ignored.push(...proxiesWithoutEffect(environment), ...propagatorsWithoutEffect(environment));
-  return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)];
+  const named = new Set(problems.map((problem) => problem.split(' ', 1)[0]));
+  return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)].filter(
+    (one) => !named.has(one.split(' ', 1)[0]),
+  );
 }
 
 /** Of OpenTelemetry's propagators the gateway has one, which it cannot leave out: callers' `traceparent` is always read. */

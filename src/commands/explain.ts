@@ -37,6 +37,8 @@ export interface ExplainOptions {
   /** `--workspace`; `-` is the unnamed one. */
   readonly workspace?: string | undefined;
   readonly json: boolean;
+  /** `--file`: the callers file, in place of CALLERS_FILE. */
+  readonly file?: string | undefined;
   readonly envFile?: string | undefined;
 }
 
@@ -69,7 +71,8 @@ export interface Explanation {
 /** @returns the exit status: 0 it would pass, 1 it would not, 2 wrong usage or settings */
 export async function explain(options: ExplainOptions, io: TokenIo): Promise<0 | 1 | 2> {
   try {
-    const config = readConfig(await loadWhatThereIs(options.envFile));
+    const { file, envFile } = options;
+    const config = readConfig({ ...(await loadWhatThereIs(envFile)), ...(file && { CALLERS_FILE: file }) });
     const explanation = explainRequest(config, readVersion(config), options);
     io.stdout(options.json ? `${JSON.stringify(explanation, null, 2)}\n` : inWords(explanation));
     return explanation.passes ? 0 : 1;
@@ -97,12 +100,17 @@ export function explainRequest(
   const caller = table.callers.find((one) => one.name === name);
   if (caller === undefined) {
     const names = table.callers.map((one) => one.name);
-    throw new SettingError(`there is no caller ${JSON.stringify(name)}${nearestOfAll(name, names)}`);
+    const hint =
+      config.CALLERS_FILE === undefined
+        ? ', because CALLERS_FILE is not set: name the callers file with --file'
+        : nearestOfAll(name, names);
+    throw new SettingError(`there is no caller ${JSON.stringify(name)}${hint}`);
   }
   const method = written.toUpperCase();
   const path = pathIn(config, asked);
   const isAnonymous = table.anonymous?.caller === caller;
   const authenticated: Authenticated = { caller, by: isAnonymous ? 'anonymous' : 'token' };
+  const nameInFile = asked.file === undefined ? name : `${name} --file ${asked.file}`;
   const entry = table.entries.find((one) => one.name === name);
   const authenticate = (): Authenticated => {
     if (entry !== undefined && hasEnded(entry)) throw unauthenticated('all its tokens have ended', true);
@@ -123,7 +131,7 @@ export function explainRequest(
     decidedBy: failure === undefined ? null : trial.decidedBy,
     reason: failure?.message ?? null,
     would: trace.would ?? null,
-    todo: todoFor(trace.would ?? failure?.code, name, trace.operation, asked.workspace, path),
+    todo: todoFor(trace.would ?? failure?.code, nameInFile, trace.operation, asked.workspace, path),
     operation: trace.operation ?? null,
     workspace: trace.workspace ?? null,
     limits: (caller.limits ?? []).map(writtenLimit),
@@ -286,13 +294,20 @@ function goesUp(config: Config, workspace: string, request: UpstreamRequest): Ex
   };
 }
 
+/** Where an operator finds the rule. */
+const ruleOf: Readonly<Record<string, string>> = {
+  'caller-unauthenticated': 'the tokens of the callers file',
+  'caller-forbidden': 'the grants of the callers file',
+  'origin-not-allowed': 'CORS_ORIGINS',
+  'unknown-operation': 'the reads of the gateway',
+};
+
 function inWords(explanation: Explanation): string {
-  const { caller, method, path, problem, decidedBy, reason, would, todo, limits, weight, upstream } =
-    explanation;
+  const { caller, method, path, problem, reason, would, todo, limits, weight, upstream } = explanation;
   const lines: [string, string][] = [];
   if (problem !== null) {
     lines.push(
-      ['decides', `the layer ${decidedBy}: ${reason}`],
+      ['decides', `${ruleOf[problem.code] ?? 'a rule for all requests'}: ${reason}`],
       ['the caller gets', `${problem.status} ${problem.code}: ${problem.detail}`],
     );
   }

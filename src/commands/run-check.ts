@@ -99,7 +99,7 @@ function sayWhatIsWrong(
   { json, write }: CheckEnvironmentOptions,
 ): Promise<number> {
   // Beside a wrong setting they stand among the problems.
-  const warnings = settingsWithoutEffect(environment).filter((name) => !settingsProblems.includes(name));
+  const warnings = settingsWithoutEffect(environment, settingsProblems);
   const open = (): never => {
     throw new Error('wrong settings open nothing');
   };

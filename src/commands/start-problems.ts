@@ -28,7 +28,8 @@ export interface StartProblems {
 
 export async function findStartProblems(environment: Environment): Promise<StartProblems> {
   const { config, problems } = tryConfig(environment);
-  const ofSettings = problems.length > 0 ? [...problems, ...settingsWithoutEffect(environment)] : [];
+  const ofSettings =
+    problems.length > 0 ? [...problems, ...settingsWithoutEffect(environment, problems)] : [];
   const ofKeys = await keyProblems(config, environment);
   const ofOthers = [
     ...(await problemsOf(() => openAdminToken(config, environment)?.())),

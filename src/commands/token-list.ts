@@ -29,7 +29,7 @@ export interface ListTokensArgs extends CallersFileArgs {
   readonly json?: boolean;
 }
 
-/** `token list`: names, the first characters of digests, expiry, and what each caller may do. */
+/** `token list`: names, the first characters of digests, expiry, and what each caller may do, and how often. */
 export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit> {
   return runTokenCommand(args, io, async () => {
     const file = requireFile(args.file);
@@ -42,10 +42,12 @@ export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit
       return 0;
     }
     const rows = listCallers(text).flatMap((caller) => rowsOf(caller, now));
-    const table = [['NAME', 'DIGEST', 'EXPIRES', 'STATE', 'OPERATIONS'], ...rows].map((row) =>
+    const table = [['NAME', 'DIGEST', 'EXPIRES', 'STATE', 'LIMITS', 'OPERATIONS'], ...rows].map((row) =>
       row.map(visible),
     );
-    const widths = [0, 1, 2, 3].map((column) => Math.max(...table.map((row) => (row[column] ?? '').length)));
+    const widths = [0, 1, 2, 3, 4].map((column) =>
+      Math.max(...table.map((row) => (row[column] ?? '').length)),
+    );
     for (const row of table) {
       io.stdout(`${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}\n`);
     }
@@ -85,19 +87,19 @@ export function tellWhose(
   });
 }
 
-function rowsOf(
-  { name, tokens, operations, workspaces, otherWays }: ListedCaller,
-  now: number,
-): readonly string[][] {
-  const may = grantsOf({ operations, workspaces });
+function rowsOf(caller: ListedCaller, now: number): readonly string[][] {
+  const { name, tokens, limits, weight, otherWays } = caller;
+  const share = weight === 1 ? [] : [`weight ${weight}`];
+  const howOften = [...(limits.length > 0 ? [limits.join(', ')] : []), ...share].join('; ') || '-';
+  const may = [howOften, grantsOf(caller)];
   const lines = tokens.map((token, index) => [
     name,
     token.sha256.slice(0, shownDigits),
     token.expires ?? 'never',
     stateOf(token, index === tokens.length - 1, now),
-    may,
+    ...may,
   ]);
-  return lines.length > 0 ? lines : [[name, '-', '-', otherWays.join(', ') || 'no token', may]];
+  return lines.length > 0 ? lines : [[name, '-', '-', otherWays.join(', ') || 'no token', ...may]];
 }
 
 function grantsOf({ operations, workspaces }: Pick<ListedCaller, 'operations' | 'workspaces'>): string {
@@ -105,11 +107,14 @@ function grantsOf({ operations, workspaces }: Pick<ListedCaller, 'operations' | 
   return `${operations.join(', ') || '-'}${where}`;
 }
 
-function jsonOf({ name, tokens, operations, workspaces, otherWays }: ListedCaller, now: number): object {
+function jsonOf(caller: ListedCaller, now: number): object {
+  const { name, tokens, operations, workspaces, limits, weight, otherWays } = caller;
   return {
     name,
     operations,
     ...(workspaces && { workspaces }),
+    limits,
+    weight,
     tokens: tokens.map((token, index) => ({
       digest: token.sha256.slice(0, shownDigits),
       expires: token.expires ?? null,

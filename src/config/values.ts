@@ -215,6 +215,12 @@ export const trustedProxy: Reader<string> = (value) => {
   const network = parseNetwork(value);
   if (network === undefined)
     throw new ConfigValueError('expects addresses, networks like 10.0.0.0/8, or unix');
+  if (network.hasHostBits) {
+    const meant = `${network.first}/${network.prefix}`;
+    throw new ConfigValueError(
+      `must name a network by its first address, ${meant}, or an address alone without a prefix`,
+    );
+  }
   if (network.prefix === 0) throw new ConfigValueError('must not trust every address');
   return value;
 };

@@ -24,7 +24,7 @@ export interface AccessLine {
   readonly subject: string | undefined;
   readonly by: string | undefined;
   readonly note: string | undefined;
-  /** The code of the problem that a caller without `enforce` was spared. */
+  /** The codes of the problems that a caller without `enforce` was spared, between blanks. */
   readonly would: string | undefined;
   readonly method: string;
   /** Left out for the unnamed workspace. */

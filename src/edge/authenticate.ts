@@ -96,12 +96,13 @@ export function limitCaller(limits: CallerLimits): Layer<InboundRequest, Reply> 
 }
 
 /**
- * Whether what is about to be refused passes, because the callers file does not enforce this caller's rules yet. The first
- * rule that would have refused the request is noted: with `enforce` no other would have seen it.
+ * Whether what is about to be refused passes, because the callers file does not enforce this caller's rules yet. Each
+ * problem is noted, in the order of the rules, or a limit that is used up would hide the grants that are missing.
  */
 export function wouldRefuse(code: ProblemCode, { caller }: InboundRequest, trace: Trace): boolean {
   if (caller === undefined || caller.enforce) return false;
-  trace.would ??= code;
+  const noted = trace.would?.split(' ') ?? [];
+  if (!noted.includes(code)) trace.would = [...noted, code].join(' ');
   return true;
 }
 

@@ -63,7 +63,7 @@ export class Trace {
   authenticatedBy: string | undefined = undefined;
   /** What an operator may want to know of the caller, as that an older token is still in use. */
   note: string | undefined = undefined;
-  /** The problem that a rule of this caller, which is not enforced yet, would have made. */
+  /** The codes of the problems that rules of this caller, which are not enforced yet, would have made, between blanks. */
   would: string | undefined = undefined;
   /** The workspace's name, once the caller is known to be granted it; `undefined` for the unnamed one. */
   workspace: string | undefined = undefined;

@@ -31,29 +31,47 @@ function ipv6Groups(address: string): readonly number[] | undefined {
   );
 }
 
+/** As RFC 5952 writes it, in brackets: lower case, the longest run of zeros as `::`. URLs have the same form. */
+function bracketed(groups: readonly number[]): string {
+  return new URL(`http://[${groups.map((group) => group.toString(16)).join(':')}]`).hostname;
+}
+
 /** A network, as 10.0.0.0/8; an address alone is a network of one. `undefined` for any other text. */
 export function parseNetwork(text: string): Network | undefined {
   const [address = '', bits, ...more] = text.split('/');
   const family = address.includes(':') ? 'ipv6' : 'ipv4';
   const longest = family === 'ipv6' ? 128 : 32;
-  const isAddress = family === 'ipv6' ? ipv6Groups(address) !== undefined : isIPv4(address);
+  const isAddress = family === 'ipv6' || isIPv4(address);
+  const groups = isAddress ? ipv6Groups(family === 'ipv6' ? address : `::ffff:${address}`) : undefined;
   const prefix = bits === undefined ? longest : /^\d{1,3}$/.test(bits) ? Number(bits) : Number.NaN;
-  if (!isAddress || more.length > 0 || !(prefix <= longest)) return undefined;
-  return { address, prefix, family };
+  if (groups === undefined || more.length > 0 || !(prefix <= longest)) return undefined;
+  const hostBits = longest - prefix;
+  const first = groups.map((group, at) => {
+    const free = Math.min(16, Math.max(0, hostBits - 16 * (7 - at)));
+    return (group >> free) << free;
+  });
+  return { address, prefix, family, first: spelled(first), hasHostBits: spelled(first) !== spelled(groups) };
 }
 
 export interface Network {
   readonly address: string;
   readonly prefix: number;
   readonly family: 'ipv4' | 'ipv6';
+  /** The first address of the network. */
+  readonly first: string;
+  /** The address is another one: its author may mean that address alone. */
+  readonly hasHostBits: boolean;
 }
 
-/** An address in one spelling: IPv4 dotted (also where it came mapped into IPv6), IPv6 as eight full groups. */
+/** An address in one spelling: IPv4 dotted (also where it came mapped into IPv6), IPv6 as RFC 5952 has it. */
 export function canonicalAddress(address: string): string {
   const groups = ipv6Groups(address);
-  if (groups === undefined) return address;
+  return groups === undefined ? address : spelled(groups);
+}
+
+function spelled(groups: readonly number[]): string {
   const mapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
-  if (!mapped) return groups.map((group) => group.toString(16)).join(':');
+  if (!mapped) return bracketed(groups).slice(1, -1);
   const [high = 0, low = 0] = groups.slice(6);
   return `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`;
 }
@@ -65,7 +83,8 @@ export function canonicalAddress(address: string): string {
 export function failureScope(address: string | undefined): string {
   if (address === undefined || address === '') return 'unix';
   const canonical = canonicalAddress(address);
-  return canonical.includes(':') ? `${canonical.split(':').slice(0, 4).join(':')}::/64` : canonical;
+  const network = canonical.includes(':') ? ipv6Groups(canonical)?.slice(0, 4) : undefined;
+  return network === undefined ? canonical : `${network.map((group) => group.toString(16)).join(':')}::/64`;
 }
 
 /** The path of a host that is a Unix socket, written `unix:/path`; `undefined` for an address. */
@@ -98,7 +117,7 @@ export function isFlyProxy(address: string | undefined): boolean {
 /** Whether the address means this machine. `0.0.0.0` does not, though some systems connect to it. */
 export function isLoopbackAddress(address: string): boolean {
   const canonical = canonicalAddress(address);
-  return (isIPv4(canonical) && canonical.startsWith('127.')) || canonical === '0:0:0:0:0:0:0:1';
+  return (isIPv4(canonical) && canonical.startsWith('127.')) || canonical === '::1';
 }
 
 /**
@@ -128,7 +147,7 @@ export function hostName(host: string): string | undefined {
   const literal = literalAndPort.exec(text)?.[1];
   if (literal !== undefined) {
     const groups = ipv6Groups(literal);
-    return groups === undefined ? undefined : `[${groups.map((group) => group.toString(16)).join(':')}]`;
+    return groups === undefined ? undefined : bracketed(groups);
   }
   const name = nameAndPort.exec(text)?.[1];
   if (name === undefined || name.includes('..')) return undefined;

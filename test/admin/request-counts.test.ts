@@ -199,8 +199,9 @@ describe('problems', () => {
 
   it('requests that passed because rules are not enforced are counted by the problem they were spared', () => {
     const would = 'caller-forbidden';
-    const [script] = counted({}, { would }, { would }).snapshot().beside.callers;
-    expect(script).toMatchObject({ spared: { [would]: 2 }, refused: {} });
+    const both = `caller-rate-limited ${would}`;
+    const [script] = counted({}, { would }, { would: both }).snapshot().beside.callers;
+    expect(script).toMatchObject({ spared: { [would]: 2, 'caller-rate-limited': 1 }, refused: {} });
   });
 
   it('problems of the HTTP parser are counted by a bounded number of codes', () => {

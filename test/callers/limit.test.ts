@@ -327,13 +327,15 @@ describe('an address', () => {
     ['::ffff:10.0.0.1', '10.0.0.1'],
     ['::FFFF:0a00:1', '10.0.0.1'],
     ['0:0:0:0:0:ffff:10.0.0.1', '10.0.0.1'],
-    ['2001:DB8::1', '2001:db8:0:0:0:0:0:1'],
+    ['2001:DB8::1', '2001:db8::1'],
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2:3:4:5:6'],
-    ['fe80::1%eth0', 'fe80:0:0:0:0:0:0:1'],
-    ['::', '0:0:0:0:0:0:0:0'],
-    ['::10.0.0.1', '0:0:0:0:0:0:a00:1'],
+    ['fe80::1%eth0', 'fe80::1'],
+    ['::', '::'],
+    ['::10.0.0.1', '::a00:1'],
+    ['2001:0:0:1:0:0:0:1', '2001:0:0:1::1'],
+    ['2001:db8::1:1:1:1:1', '2001:db8:0:1:1:1:1:1'],
     ['nonsense', 'nonsense'],
-  ])('the address %s has one spelling', (address, expected) => {
+  ])('the address %s has one spelling (RFC 5952)', (address, expected) => {
     expect(canonicalAddress(address)).toBe(expected);
   });
 
@@ -343,6 +345,7 @@ describe('an address', () => {
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
     ['2001:db8:1:2::ffff', '2001:db8:1:2::/64'],
     ['2001:db8:1:3::', '2001:db8:1:3::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
     [undefined, 'unix'],
   ])('the address %s is counted as %s', (address, scope) => {
     expect(failureScope(address)).toBe(scope);

@@ -71,6 +71,15 @@ describe.concurrent('what others say', () => {
   });
 });
 
+describe.concurrent('check of the learned limit', () => {
+  it('check names where no gateway runs that could tell what it has learned', async (owner) => {
+    const standIn = await standInFor(owner);
+    const settings = { ...settingsFor(standIn.url), UPSTREAM_LIMIT: '60/1m', ADMIN_PORT: '9' };
+    const { stdout } = await checkHere(settings);
+    owner.expect(stdout).toContain('; what was learned is not known here: no gateway runs at 127.0.0.1:9\n');
+  });
+});
+
 describe.concurrent('check of company logins', () => {
   it('check fetches the key set of each company login, and is not fine where one cannot be had', async (owner) => {
     const standIn = await standInFor(owner);

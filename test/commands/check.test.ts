@@ -99,7 +99,7 @@ describe('a check of the limit', () => {
   ];
   const headers = { 'x-ratelimit-remaining': '57', 'x-ratelimit-reset': '30' };
 
-  const asked = 'http://127.0.0.1:9091/status?workspace=';
+  const asked = 'http://127.0.0.1:9091/status';
   const learned = { asked, attemptsPerSecond: 48.512 };
 
   it('a check of the limit shows the one that is told, the one that the upstream tells and what was learned, for programs and for people', async () => {
@@ -121,7 +121,10 @@ describe('a check of the limit', () => {
 
   it.each([
     [{ asked, attemptsPerSecond: null }, `the gateway that runs has learned no limit (${asked})`],
-    [{ asked, problem: 'no gateway answers' }, `not known here: ${asked}: no gateway answers`],
+    [
+      { asked, problem: 'no gateway runs at 127.0.0.1:9091' },
+      'not known here: no gateway runs at 127.0.0.1:9091',
+    ],
     [{ asked: null, problem: 'ADMIN_PORT is off' }, 'not known here: ADMIN_PORT is off'],
   ])(
     'a check of the limit says so where nothing was learned, or where it cannot ask: %j',

@@ -1,10 +1,11 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { readCallersVersion } from '../../src/callers/caller-store.ts';
 import { callersFileRules } from '../../src/callers/callers-file.ts';
 import { explainRequest } from '../../src/commands/explain.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { operationsOf } from '../../src/operations.ts';
 import { bearer, enrol, startWith, writeCallersFile } from '../support/callers-files.ts';
+import { commandLine } from '../support/command-line.ts';
 import { startPair } from '../support/gateway.ts';
 
 const page = 'https://page.example';
@@ -151,6 +152,27 @@ describe('explain', () => {
     ['a path below no base address', 'script', '/analytics/accounts/', /the path begins with \/api\//],
   ])('explain of %s is wrong usage', (_, caller, path, message) => {
     expect(() => explainWith([script.entry])(caller, 'GET', path)).toThrow(message);
+  });
+});
+
+describe('the command explain', () => {
+  it('explain reads the callers file that --file names, and says so where none is set', async () => {
+    vi.stubEnv('UPSTREAM_BASE_URL', 'https://analytics.example.com/api');
+    vi.stubEnv('CALLERS_FILE', '');
+    const file = writeCallersFile([enrol('script').entry]);
+    const words = ['explain', 'script', 'GET', accounts];
+    const { status, stdout, stderr } = await commandLine([...words, '--file', file]);
+    expect([status, stderr]).toEqual([0, '']);
+    expect(stdout).toContain('of script would pass.');
+    const refused = await commandLine(['explain', 'script', 'GET', '/api/users/api-keys/', '--file', file]);
+    expect(refused.stdout).toContain('the grants of the callers file: not granted: list-api-keys\n');
+    expect(refused.stdout).toContain(`token grant script --file ${file} list-api-keys\n`);
+    expect(await commandLine(words)).toEqual({
+      status: 2,
+      stdout: '',
+      stderr:
+        'there is no caller "script", because CALLERS_FILE is not set: name the callers file with --file\n',
+    });
   });
 });
 

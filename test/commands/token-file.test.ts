@@ -76,7 +76,7 @@ describe.concurrent('the words of the command line', () => {
     expect((await token('create', 'a', '--expires', 'never')).stdout).toMatch(/^wag_\S+\n$/);
     expect((await token('grant', 'a', 'list-api-keys')).stderr).toContain('list-accounts, list-api-keys');
     expect((await token('deny', 'a', 'list-accounts')).stderr).toContain('a now may do: list-api-keys');
-    expect((await token('list')).stdout).toMatch(/^a +[0-9a-f]{12} +never +newest +list-api-keys$/m);
+    expect((await token('list')).stdout).toMatch(/^a +[0-9a-f]{12} +never +newest +- +list-api-keys$/m);
     expect((await token('revoke', 'a')).status).toBe(0);
     expect((await token('remove', 'a')).status).toBe(0);
     expect(JSON.parse(readFileSync(settings.CALLERS_FILE, 'utf8'))).toEqual({ callers: [] });

@@ -445,7 +445,7 @@ describe('token create', () => {
 });
 
 describe('token list', () => {
-  it('token list shows names, first characters, expiry, state and operations', async () => {
+  it('token list shows names, first characters, expiry, state, limits and operations', async () => {
     const file = newFile();
     const old = digestOf(await made('reports-script', file)).slice(0, 12);
     const late = digestOf(await made('reports-script', file, { expires: '2099-01-01' })).slice(0, 12);
@@ -453,14 +453,15 @@ describe('token list', () => {
       file,
       readFileSync(file, 'utf8').replace('[\n    {', '[\n    { "name": "s", "anonymous": true }, {'),
     );
+    await setCaller({ name: 's', file, limit: '20/1s,500/1d', weight: '2' }, collect());
     const io = collect();
     expect(await listTokens({ file }, io)).toBe(0);
     expect(io.out).toBe(
       [
-        'NAME            DIGEST        EXPIRES               STATE      OPERATIONS',
-        's               -             -                     anonymous  list-accounts',
-        `reports-script  ${old}  never                 older      list-accounts`,
-        `reports-script  ${late}  2099-01-01T00:00:00Z  newest     list-accounts`,
+        'NAME            DIGEST        EXPIRES               STATE      LIMITS                   OPERATIONS',
+        's               -             -                     anonymous  20/1s, 500/1d; weight 2  list-accounts',
+        `reports-script  ${old}  never                 older      -                        list-accounts`,
+        `reports-script  ${late}  2099-01-01T00:00:00Z  newest     -                        list-accounts`,
         '',
       ].join('\n'),
     );
@@ -469,6 +470,7 @@ describe('token list', () => {
   it('token list --json has the same for programs, with what the gateway would refuse', async () => {
     const file = newFile();
     const token = await made('script', file);
+    await setCaller({ name: 'script', file, limit: '6/1s,60/1m', weight: '0.5' }, collect());
     const io = collect();
     expect(await listTokens({ file, json: true }, io)).toBe(0);
     expect(io.err).toBe('');
@@ -478,6 +480,8 @@ describe('token list', () => {
         {
           name: 'script',
           operations: ['list-accounts'],
+          limits: ['6/1s', '60/1m'],
+          weight: 0.5,
           tokens: [{ digest, expires: null, state: 'newest', endsInDays: null }],
           otherWays: [],
         },

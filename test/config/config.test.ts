@@ -45,7 +45,7 @@ describe('settings that are fine', () => {
     ['CACHE_MAX_BYTES', '1GiB', 2 ** 30],
     ['UPSTREAM_ALLOW_HTTP', 'true', true],
     ['UPSTREAM_ALLOW_HTTP', 'false', false],
-    ['ALLOWED_HOSTS', 'Gateway.Internal:8080, ::1', ['gateway.internal', '[0:0:0:0:0:0:0:1]']],
+    ['ALLOWED_HOSTS', 'Gateway.Internal:8080, ::1', ['gateway.internal', '[::1]']],
     ['ADMIN_PORT', 'off', 'off'],
     ['PORT', '0', 0],
     ['HOST', 'unix:/run/gateway.sock', 'unix:/run/gateway.sock'],
@@ -63,6 +63,11 @@ describe('settings that are fine', () => {
     ['UPSTREAM_MEDIA_TYPES', 'Application/JSON', ['application/json']],
     ['FORWARD_REQUEST_HEADERS', 'Accept-Language', ['accept-language']],
     ['TRUSTED_PROXIES', '10.0.0.0/8, ::1 ,unix', ['10.0.0.0/8', '::1', 'unix']],
+    [
+      'TRUSTED_PROXIES',
+      '10.0.0.128/25,FD00:0::/9,::ffff:10.0.0.0/104,10.0.0.1/32',
+      ['10.0.0.128/25', 'FD00:0::/9', '::ffff:10.0.0.0/104', '10.0.0.1/32'],
+    ],
     ['UPSTREAM_LIMIT_HEADERS', 'X-Wait, acme-reset', ['x-wait', 'acme-reset']],
     ['UPSTREAM_LIMIT_HEADERS', '', []],
     [
@@ -143,6 +148,10 @@ describe('settings that are wrong', () => {
     ['TRUSTED_PROXIES', 'fd00::/129'],
     ['TRUSTED_PROXIES', '0.0.0.0/0'],
     ['TRUSTED_PROXIES', '10.0.0.0/8/8'],
+    ['TRUSTED_PROXIES', '10.0.0.1/8'],
+    ['TRUSTED_PROXIES', '10.0.0.1%eth0'],
+    ['TRUSTED_PROXIES', 'fd00::1/8'],
+    ['TRUSTED_PROXIES', '10.0.0.129/25'],
     ['FORWARD_REQUEST_HEADERS', 'X-API-Key'],
     ['FORWARD_REQUEST_HEADERS', 'Connection'],
     ['FORWARD_RESPONSE_HEADERS', 'Set-Cookie'],
@@ -605,6 +614,9 @@ describe('the settings of a proxy', () => {
     expect(problemsOf({ ...upstream, ...proxy })).toEqual([
       'HTTP_PROXY is for UPSTREAM_BASE_URL as well, which is http:, and the proxy would read its key: make that https:, or name its host in NO_PROXY',
     ]);
+    // What stops the start is not called without effect beside it.
+    const environment = { ...upstream, ...proxy };
+    expect(settingsWithoutEffect(environment, problemsOf(environment))).toEqual([]);
     expect(problemsOf({ ...upstream, http_proxy: 'http://proxy:3128' })).toHaveLength(1);
     for (const direct of [{ NO_PROXY: '.internal' }, { UPSTREAM_BASE_URL: 'http://127.0.0.1/api' }])
       expect(problemsOf({ ...upstream, ...proxy, ...direct })).toEqual([]);

@@ -305,7 +305,7 @@ describe('a caller whose rules are not enforced', () => {
     expect(lines.map(({ would, problem }) => [would, problem])).toEqual([
       [undefined, undefined],
       ['caller-forbidden', undefined],
-      ['caller-rate-limited', undefined],
+      ['caller-rate-limited caller-forbidden', undefined],
     ]);
     // What is no read of a gateway passes in no case.
     expect((await ask('/api/nothing', { headers: bearer(tried.token) })).status).toBe(404);

@@ -300,6 +300,8 @@ describe.concurrent('the command line', () => {
       ]) {
         expect(help).toContain(part);
       }
+      // What all of them take stands there once.
+      expect(help.match(/--file|--env-file/g)).toHaveLength(2);
     },
   );
 
