@@ -4,7 +4,7 @@
  */
 
 import { type Config, isLocalHost } from '../config/config.ts';
-import { nearestOfAll } from '../config/names.ts';
+import { nearestOfAll } from '../config/misspellings.ts';
 import { attemptLimits, ConfigValueError } from '../config/values.ts';
 import { SettingError } from '../errors.ts';
 import { parseRfc3339 } from '../http/date.ts';

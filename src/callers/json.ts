@@ -3,7 +3,7 @@
  * open, and a grant must not have two), and problems have a line. Pure: no `this`, no I/O, no clock.
  */
 import { getLocation, type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
-import { didYouMean } from '../config/names.ts';
+import { didYouMean } from '../config/misspellings.ts';
 
 /** `value` of a string, number or boolean; `children` of an array; `membersOf` of an object. */
 export type JsonNode = Node;

@@ -3,7 +3,7 @@
  * that. Nothing here trusts a signature; `jwt.ts` verifies it. Pure: no `this`, no I/O, no clock.
  */
 
-import { didYouMean } from '../config/names.ts';
+import { didYouMean } from '../config/misspellings.ts';
 import { isLoopbackHost } from '../http/address.ts';
 import type { JsonCheck, JsonNode } from './json.ts';
 

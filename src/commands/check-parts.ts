@@ -1,4 +1,4 @@
-/** Opens what `check` needs of a gateway. It is loaded once the settings are found right. */
+/** Opens what `check.ts` asks: stores, upstream, logins. It is loaded once the settings are found right. */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { callersFileRules } from '../callers/callers-file.ts';
 import { callersOf } from '../callers/callers-snapshot.ts';
@@ -15,8 +15,8 @@ import { openStore } from '../key/open-store.ts';
 import type { KeyStore } from '../key/store.ts';
 import { operationsOf } from '../operations.ts';
 import { attachKey, checkThrough, retryWithKey } from '../upstream/credential.ts';
-import { SharedBudget } from '../upstream/shared-limits.ts';
 import { sendUpstream } from '../upstream/transport.ts';
+import { SharedBudget } from '../upstream/workspace-budgets.ts';
 import type { CheckParts } from './check.ts';
 import type { LearnedLimit, LoginTrial } from './check-report.ts';
 import { askGateway } from './healthcheck.ts';

@@ -1,6 +1,6 @@
 /**
- * What `check` reports: what an outcome means, the members of its JSON, and the same as lines for people. Pure: no I/O, no
- * clock.
+ * What `check.ts` reports: what an outcome means, the members of its JSON, and the same as lines for people. Pure: no I/O,
+ * no clock.
  */
 
 import { GatewayError, type ProxyErrorType } from '../errors.ts';

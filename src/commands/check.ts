@@ -1,7 +1,8 @@
 /**
  * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
  * settings, the key's store, the two calls of the upstream's specification, and the reads that were added to them. It does
- * not listen.
+ * not listen. This file asks in order and judges, with parts that it is given; `run-check.ts` calls it for the settings of
+ * the command, `check-parts.ts` opens the parts, `check-report.ts` has the words.
  */
 import { waitAtMost } from '../exchange/deadline.ts';
 import { type Answer, plainRead, type UpstreamRequest } from '../exchange/exchange.ts';
@@ -55,6 +56,8 @@ export interface CheckOptions {
   readonly settingsProblems: readonly string[];
   /** Names in the environment that have no effect. */
   readonly warnings?: readonly string[];
+  /** What is no fault of the settings and should be known. */
+  readonly notices?: readonly string[];
   /** The upstream's base address, to be shown. */
   readonly baseUrl: string;
   /** Through which it is reached. */
@@ -212,6 +215,7 @@ async function examineKey(
   const limit = limitReport(options.toldLimits ?? [], stated, await readLearned?.());
   const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
   const ok = summary === undefined;
+  const notices = [...(options.notices ?? []), ...(links.leadPast() ? [leadPastNotice] : [])];
   return {
     ok,
     exitStatus: ok ? 0 : 1,
@@ -227,7 +231,7 @@ async function examineKey(
     ...(sharedStore === undefined ? {} : { sharedStore }),
     ...(logins.length === 0 ? {} : { logins }),
     calls: made,
-    ...(links.leadPast() ? { notices: [leadPastNotice] } : {}),
+    ...(notices.length > 0 ? { notices } : {}),
     ...(limit === undefined ? {} : { limit }),
   };
 }

@@ -3,7 +3,7 @@
  * need is not loaded.
  */
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
-import { didYouMean, settingMeant } from '../config/names.ts';
+import { didYouMean, settingMeant } from '../config/misspellings.ts';
 import { version } from '../version.ts';
 import type { TokenExit, TokenIo } from './token-file.ts';
 

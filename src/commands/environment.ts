@@ -9,7 +9,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseEnv } from 'node:util';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
-import { unknownSettings } from '../config/names.ts';
+import { unknownSettings } from '../config/misspellings.ts';
 import { caselessSettings, noProxy, variableIn } from '../config/proxy.ts';
 import type { Environment } from '../config/values.ts';
 import { SettingError } from '../errors.ts';

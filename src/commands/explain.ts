@@ -12,7 +12,7 @@ import { type CallerEntry, callersFileRules, unnamedWritten } from '../callers/c
 import { unauthenticated } from '../callers/failures.ts';
 import { CallerLimits } from '../callers/limit.ts';
 import { type Config, readConfig } from '../config/config.ts';
-import { nearestOfAll } from '../config/names.ts';
+import { nearestOfAll } from '../config/misspellings.ts';
 import { forward } from '../edge/forward.ts';
 import { type EdgeWorkspace, InboundRequest, type Reply } from '../edge/inbound.ts';
 import { baseOf, baseOfWorkspace, usualBase } from '../edge/operation.ts';

@@ -1,10 +1,12 @@
+/** The command `check`: reads the settings, and has `check.ts` try each workspace that is asked for. */
 import { unnamedWritten } from '../callers/callers-file.ts';
 import { type Config, readConfig } from '../config/config.ts';
-import { nearestOfAll } from '../config/names.ts';
+import { nearestOfAll } from '../config/misspellings.ts';
 import type { Environment } from '../config/values.ts';
 import { usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { SettingError } from '../errors.ts';
 import { proxyFor } from '../exchange/proxy.ts';
+import { passedSocket } from '../http/address.ts';
 import { check, checkEach } from './check.ts';
 import {
   environmentAtHand,
@@ -62,6 +64,7 @@ export async function checkEnvironment(
     settingsProblems: [],
     // Once for all of them, as the shared store and the company logins.
     warnings: index === 0 ? settingsWithoutEffect(environment) : [],
+    notices: index === 0 ? untriedSockets(config) : [],
     baseUrl: own.baseUrl.href,
     proxy: proxyFor(config)?.describedFor(own.baseUrl),
     addedReads: config.UPSTREAM_READS,
@@ -79,6 +82,15 @@ export async function checkEnvironment(
   const [only, ...others] = checked;
   if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
   return await checkEach(checked, { json, write });
+}
+
+/** Sockets that a supervisor passes to the gateway, and not to `check`. */
+function untriedSockets({ HOST, ADMIN_HOST, ADMIN_PORT }: Config): readonly string[] {
+  return Object.entries({ HOST, ...(ADMIN_PORT === 'off' ? {} : { ADMIN_HOST }) })
+    .filter(([, host]) => passedSocket(host) !== undefined)
+    .map(
+      ([name, host]) => `${name}=${host} was not tried: a supervisor passes this socket to the gateway alone`,
+    );
 }
 
 function sayWhatIsWrong(

@@ -1,5 +1,5 @@
 /** `settings`: what can be set, from the one table. */
-import { settingMeant } from '../config/names.ts';
+import { settingMeant } from '../config/misspellings.ts';
 import { describedSettings } from '../config/settings.ts';
 
 /**

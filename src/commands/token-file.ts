@@ -13,7 +13,7 @@ import {
 } from '../callers/callers-text.ts';
 import { JsonTextError } from '../callers/json.ts';
 import { ConfigError, readSettings } from '../config/config.ts';
-import { nearestOfAll } from '../config/names.ts';
+import { nearestOfAll } from '../config/misspellings.ts';
 import { workspaceNames } from '../config/workspaces.ts';
 import { errorCode } from '../errors.ts';
 import { editFile, FileBusyError, readIfThere } from '../files/edit.ts';

@@ -22,7 +22,7 @@ import {
   setMembers,
 } from '../callers/callers-text.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
-import { nearestOfAll } from '../config/names.ts';
+import { nearestOfAll } from '../config/misspellings.ts';
 import { ConfigValueError } from '../config/values.ts';
 import { editFile } from '../files/edit.ts';
 import { parseRfc3339 } from '../http/date.ts';

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { SettingError } from '../errors.ts';
 import { isLoopbackHost, passedSocket, socketPath } from '../http/address.ts';
-import { misspelledSettings, unlistedSettings } from './names.ts';
+import { misspelledSettings, unlistedSettings } from './misspellings.ts';
 import { variableIn } from './proxy.ts';
 import { type Setting, type SettingName, settings } from './settings.ts';
 import { ConfigValueError, type Environment } from './values.ts';

@@ -3,6 +3,7 @@
  * It is read and checked once, at the start.
  */
 import { readFileSync } from 'node:fs';
+import { didYouMean } from '../config/misspellings.ts';
 import { SettingError } from '../errors.ts';
 import type { Operation } from '../operations.ts';
 import { describeApi, type OpenApiDocument } from './openapi.ts';
@@ -16,6 +17,20 @@ export interface OpenApiPatch {
 
 const setting = 'OPENAPI_PATCH_FILE';
 const mostNamed = 10;
+const otherMethods = ['put', 'post', 'delete', 'options', 'head', 'patch', 'trace'];
+
+/** The members that objects of a document may have (OpenAPI 3.1 section 4.8), besides extensions (`x-`). */
+const knownMembers = {
+  document: 'openapi info jsonSchemaDialect servers paths webhooks components security tags externalDocs',
+  info: 'title summary description termsOfService contact license version',
+  components:
+    'schemas responses parameters examples requestBodies headers securitySchemes links callbacks pathItems',
+  path: `$ref summary description servers parameters get ${otherMethods.join(' ')}`,
+  operation:
+    'tags summary description externalDocs operationId parameters requestBody responses callbacks deprecated security servers',
+  parameter:
+    'name in description required deprecated allowEmptyValue style explode allowReserved schema example examples content',
+};
 
 /**
  * Reads the patch and tries it on the document of all operations.
@@ -34,7 +49,7 @@ export function readOpenApiPatch(file: string, operations: readonly Operation[])
   const document = describeApi({ operations, admitsAnonymous: false });
   const problems = [
     ...unknownPaths(members, document),
-    ...problemsIn(mergePatch(document, members) as JsonObject),
+    ...problemsIn(mergePatch(document, members) as JsonObject, Object.keys(document.paths)),
   ];
   if (problems.length === 0) return { members };
   const more = problems.length - mostNamed;
@@ -82,16 +97,28 @@ function unknownPaths({ paths }: JsonObject, document: OpenApiDocument): readonl
     .map((path) => `paths has ${path}, which is no operation; there are ${known.join(', ')}`);
 }
 
+/** A misspelled member would have no effect, and what was written in it would be missed in silence. */
+function unknownMembers(place: string, kind: keyof typeof knownMembers, value: JsonObject): string[] {
+  const known = knownMembers[kind].split(' ');
+  return Object.keys(value)
+    .filter((name) => !known.includes(name) && !name.startsWith('x-'))
+    .map((name) => `${place}${name} is not known here${didYouMean(name, known)}`);
+}
+
 /** What is no longer a description that programs can read (OpenAPI 3.1). */
-function problemsIn(document: JsonObject): readonly string[] {
-  const problems: string[] = [];
+function problemsIn(document: JsonObject, knownPaths: readonly string[]): readonly string[] {
+  const problems = unknownMembers('', 'document', document);
   if (!/^3\.1\.\d+$/.test(String(document['openapi']))) problems.push('openapi is no longer 3.1');
   const { info, paths, components } = document;
   if (!isObject(info) || typeof info['title'] !== 'string' || typeof info['version'] !== 'string')
     problems.push('info needs a title and a version');
+  if (isObject(info)) problems.push(...unknownMembers('info.', 'info', info));
   if (!isObject(components)) problems.push('components must stay an object');
+  else problems.push(...unknownMembers('components.', 'components', components));
   if (!isObject(paths)) return [...problems, 'paths must stay an object'];
-  for (const [path, item] of Object.entries(paths)) problems.push(...problemsOfPath(path, item));
+  for (const [path, item] of Object.entries(paths)) {
+    if (knownPaths.includes(path)) problems.push(...problemsOfPath(path, item));
+  }
   for (const [place, reference] of referencesIn(document, '')) {
     if (!isResolved(reference, document))
       problems.push(`${place} refers to ${reference}, which is not there`);
@@ -102,14 +129,18 @@ function problemsIn(document: JsonObject): readonly string[] {
 function problemsOfPath(path: string, item: unknown): readonly string[] {
   const place = `paths.${path}`;
   if (!isObject(item)) return [`${place} must be an object`];
-  const problems = Object.keys(item)
-    .filter((name) => ['put', 'post', 'delete', 'options', 'head', 'patch', 'trace'].includes(name))
-    .map((method) => `${place} has ${method}, and the gateway answers GET alone`);
+  const problems = [
+    ...unknownMembers(`${place}.`, 'path', item),
+    ...Object.keys(item)
+      .filter((name) => otherMethods.includes(name))
+      .map((method) => `${place} has ${method}, and the gateway answers GET alone`),
+  ];
   const { get, parameters = [] } = item;
   if (!isObject(get) || typeof get['operationId'] !== 'string' || !isObject(get['responses']))
     return [...problems, `${place}.get needs its operationId and responses`];
   return [
     ...problems,
+    ...unknownMembers(`${place}.get.`, 'operation', get),
     ...problemsOfParameters(`${place}.parameters`, path, parameters),
     ...problemsOfParameters(`${place}.get.parameters`, path, get['parameters'] ?? []),
   ];
@@ -131,7 +162,8 @@ function problemsOfParameters(place: string, path: string, parameters: unknown):
     if (!isObject(schema) && !isObject(content)) return [`${here} (${name}) needs a schema`];
     const isDouble = named.has(`${where} ${name}`);
     named.add(`${where} ${name}`);
-    return isDouble ? [`${here} (${name}) is there twice`] : [];
+    const unknown = unknownMembers(`${here}.`, 'parameter', one);
+    return isDouble ? [...unknown, `${here} (${name}) is there twice`] : unknown;
   });
 }
 

@@ -5,6 +5,8 @@
  * While no limit is known, each gateway sends freely and says nothing. From the first 429 on one gateway leads, which a
  * lease in the store decides: the requests of all wait in its scheduler, so there is one pace, one cooldown and one order
  * of turns. A gateway that has no leader uses its share of the rate that was last known.
+ *
+ * A leader that dies: after 500 ms of its silence each follower goes on alone, and after 1 s another gateway leads.
  */
 import type { Flow } from '../exchange/request-context.ts';
 import type { Queued } from '../gate/fair-queue.ts';
@@ -217,7 +219,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       this.#known.hearWindows({ record, atMs: nowMs - ageMs }, false);
     }
     this.#lease.named(holder !== undefined && holder !== this.#options.id, nowMs);
-    // The store answers, and no other gateway has announced that it leads: what the lease says is not followed.
+    // The store answers, and no other gateway has announced that it leads. A lease held by another makes no follower;
+    // only its announcement does.
     if (holder === this.#options.id || this.#role === 'leads') {
       this.#lease.held(askedMs);
       // One that leads keeps its term, and what it measures: another call for the lease was under way.

@@ -192,11 +192,15 @@ function rateOf(record: GateRecord, error: number): number {
 
 /** When to explore next after a cooldown: later each time the same rate is found, and the longer the cooldown was. */
 function exploreLater(record: GateRecord, isSameRate: boolean, closedUntilMs: number): GateRecord {
-  const { exploreIntervalMs: firstMs, exploreBackoff, exploreCosts, longestExploreIntervalMs } = tuning;
+  const { firstExploreIntervalMs, exploreBackoff, exploreCosts, longestExploreIntervalMs } = tuning;
   const grownMs = isSameRate
     ? Math.min(record.exploreIntervalMs * exploreBackoff, longestExploreIntervalMs)
     : 0;
-  const exploreIntervalMs = Math.max(firstMs, grownMs, exploreCosts * (closedUntilMs - record.levelMs));
+  const exploreIntervalMs = Math.max(
+    firstExploreIntervalMs,
+    grownMs,
+    exploreCosts * (closedUntilMs - record.levelMs),
+  );
   return { ...record, exploreIntervalMs, exploreMs: closedUntilMs + exploreIntervalMs, riseMs: 0 };
 }
 

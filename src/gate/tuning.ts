@@ -15,7 +15,7 @@ export const tuning = {
   /** The excess doubles in this time. Shorter: a raised limit is found sooner; more 429s. */
   exploreDoublingMs: 500,
   /** Interval between two times of exploring: first, its growth with each that finds the same rate, and longest. Shorter: more 429s. */
-  exploreIntervalMs: 5000,
+  firstExploreIntervalMs: 5000,
   exploreBackoff: 1.25,
   longestExploreIntervalMs: 240_000,
   /** The interval is at least this many times the cooldown before it. More: less time closed; a raised limit is found later. */

@@ -20,8 +20,8 @@ import { logKeyCheck } from '../log/event-lines.ts';
 import type { GatewayLogger } from '../log/logger.ts';
 import { createPipeline, type Pipeline } from '../pipeline.ts';
 import { checkKeyAtStart } from '../upstream/credential.ts';
-import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/shared-limits.ts';
 import type { TransportOptions } from '../upstream/transport.ts';
+import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/workspace-budgets.ts';
 import { version } from '../version.ts';
 
 /** A workspace whose key's store is open. */

@@ -10,7 +10,7 @@
  * The first 64 KiB of each answer are always granted: a small one does not wait for large ones that have stalled. So the
  * bound may also be exceeded by 64 KiB for each connection, and by no more.
  */
-import type { BudgetShare } from './shared-limits.ts';
+import type { BudgetShare } from './workspace-budgets.ts';
 
 const alwaysGranted = 64 * 1_024;
 

@@ -18,7 +18,7 @@ import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import { BodyBudget } from './body-budget.ts';
 import { acceptMediaTypes } from './response.ts';
-import type { AttemptSlots, BudgetShare, CappedPools, ConnectionCap } from './shared-limits.ts';
+import type { AttemptSlots, BudgetShare, CappedPools, ConnectionCap } from './workspace-budgets.ts';
 
 export interface TransportOptions {
   readonly baseUrl: URL;

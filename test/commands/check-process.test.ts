@@ -6,7 +6,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { checkEnvironment } from '../../src/commands/run-check.ts';
-import { writeCallersFile } from '../support/callers-files.ts';
+import { enrol, writeCallersFile } from '../support/callers-files.ts';
 import { checkHere, failedStart } from '../support/command-line.ts';
 import { findOnPath } from '../support/find-on-path.ts';
 import { run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
@@ -345,6 +345,24 @@ describe.concurrent('check', () => {
     owner.expect(report.settings.problems).toEqual(says);
     const text = `analytics-gateway cannot start:\n${says.map((line) => `  ${line}\n`).join('')}`;
     owner.expect(await failedStart(settings)).toMatchObject({ status: 2, text });
+  });
+
+  it('check says that a socket of HOST=fd:3 was not tried, for it has none of its own', async (owner) => {
+    const upstream = await standInFor(owner);
+    const settings = {
+      ...settingsFor(upstream.url),
+      ...{ HOST: 'fd:3', ADMIN_HOST: 'fd:4', ADMIN_PORT: '0' },
+      CALLERS_FILE: writeCallersFile([enrol('script').entry], owner.onTestFinished),
+    };
+    const { both, stdout, report } = await checkHere(settings);
+    owner.expect(both).toEqual([0, 0]);
+    owner
+      .expect(report.notices)
+      .toEqual([
+        owner.expect.stringMatching(/^HOST=fd:3 was not tried: /),
+        owner.expect.stringMatching(/^ADMIN_HOST=fd:4 was not tried: /),
+      ]);
+    owner.expect(stdout).toMatch(/^Notice: HOST=fd:3 was not tried/m);
   });
 
   it('check warns of a variable without effect beside what is wrong with the callers file', async (owner) => {

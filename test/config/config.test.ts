@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { settingsWithoutEffect } from '../../src/commands/environment.ts';
 import { ConfigError, changedSettings, readConfig } from '../../src/config/config.ts';
-import { unknownSettings } from '../../src/config/names.ts';
+import { unknownSettings } from '../../src/config/misspellings.ts';
 import { noProxy } from '../../src/config/proxy.ts';
 import { settings } from '../../src/config/settings.ts';
 

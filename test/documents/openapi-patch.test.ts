@@ -135,10 +135,48 @@ describe('the patch of the API document', () => {
     ['paths that are gone', { paths: null }, /paths must stay an object/],
     ['another version', { openapi: '3.0.0' }, /no longer 3\.1/],
     ['no title', { info: { title: null } }, /info needs a title/],
+    ['a misspelled member', { pahts: {} }, /pahts is not known here \(did you mean "paths"\?\)/],
+    [
+      'a misspelled kind of component',
+      { components: { schema: {} } },
+      /components\.schema is not known here/,
+    ],
+    [
+      'a misspelled member of a path',
+      { paths: { '/analytics/accounts/': { gett: { parameters: [page] } } } },
+      /paths\.\/analytics\/accounts\/\.gett is not known here \(did you mean "get"\?\)/,
+    ],
+    [
+      'a misspelled member of an operation',
+      { paths: { '/analytics/accounts/': { get: { paramaters: [page] } } } },
+      /\.get\.paramaters is not known here \(did you mean "parameters"\?\)/,
+    ],
+    [
+      'a misspelled member of a parameter',
+      { paths: { '/analytics/accounts/': { get: { parameters: [{ ...page, requird: true }] } } } },
+      /\.get\.parameters\[0\]\.requird is not known here \(did you mean "required"\?\)/,
+    ],
   ])('a patch with %s is refused, and says where', (_what, patch, problem) => {
     const problems = problemsOf(patch);
     expect(problems[0]).toMatch(/^OPENAPI_PATCH_FILE: /);
     expect(problems.join('\n')).toMatch(problem);
+  });
+
+  it('of a path that is no operation nothing further is said', () => {
+    expect(problemsOf({ paths: { '/analytics/accounts': { get: { parameters: [page] } } } })).toEqual([
+      expect.stringMatching(/^OPENAPI_PATCH_FILE: paths has \/analytics\/accounts, which is no operation/),
+    ]);
+  });
+
+  it('a patch may add extensions everywhere, and every member that OpenAPI has', () => {
+    const get = { 'x-owner': 'reports', deprecated: true, tags: ['reports'], parameters: [page] };
+    const path = { 'x-owner': 'reports', description: 'All accounts.', get };
+    const patch = {
+      'x-owner': 'reports',
+      tags: [{ name: 'reports' }],
+      paths: { '/analytics/accounts/': path },
+    };
+    expect(problemsOf(patch)).toEqual([]);
   });
 
   it('a file that is not there is a problem of the start', () => {

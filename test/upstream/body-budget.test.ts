@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { BodyBudget } from '../../src/upstream/body-budget.ts';
-import { SharedBudget } from '../../src/upstream/shared-limits.ts';
+import { SharedBudget } from '../../src/upstream/workspace-budgets.ts';
 
 const mebibyte = 2 ** 20;
 /** A bound that is one workspace's own. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { didYouMean, nearestOfAll, nearestWord } from '../../src/config/names.ts';
+import { didYouMean, nearestOfAll, nearestWord } from '../../src/config/misspellings.ts';
 
 describe('the suggestion for a misspelled word', () => {
   const commands = ['serve', 'check', 'token', 'settings', 'demo', 'healthcheck'];
