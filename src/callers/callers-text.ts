@@ -32,6 +32,8 @@ export interface ListedCaller {
   /** As `5000/1d`, also one by `limit`. */
   readonly limits: readonly string[];
   readonly weight: number;
+  /** False where what limits and grants refuse passes all the same. */
+  readonly enforce: boolean;
   /** Other ways to be this caller, as `jwt`. */
   readonly otherWays: readonly string[];
 }
@@ -49,6 +51,7 @@ export function listCallers(text: string): ListedCaller[] {
     operations: operationsOf(caller),
     workspaces: workspacesOf(caller),
     limits: limitsOf(caller),
+    enforce: memberOf(caller, 'enforce')?.value !== false,
     weight: new JsonCheck().number(memberOf(caller, 'weight'), '', 0.01, 100) ?? 1,
     otherWays: ['jwt', 'fly', 'anonymous'].filter((way) => memberOf(caller, way) !== undefined),
   }));

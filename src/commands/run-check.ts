@@ -1,5 +1,7 @@
 /** The command `check`: reads the settings, and has `check.ts` try each workspace that is asked for. */
+import { readFileSync } from 'node:fs';
 import { unnamedWritten } from '../callers/callers-file.ts';
+import { listCallers } from '../callers/callers-text.ts';
 import { type Config, readConfig } from '../config/config.ts';
 import { nearestOfAll } from '../config/misspellings.ts';
 import type { Environment } from '../config/values.ts';
@@ -64,7 +66,7 @@ export async function checkEnvironment(
     settingsProblems: [],
     // Once for all of them, as the shared store and the company logins.
     warnings: index === 0 ? settingsWithoutEffect(environment) : [],
-    notices: index === 0 ? untriedSockets(config) : [],
+    notices: index === 0 ? [...untriedSockets(config), ...unenforcedRules(config)] : [],
     baseUrl: own.baseUrl.href,
     proxy: proxyFor(config)?.describedFor(own.baseUrl),
     addedReads: config.UPSTREAM_READS,
@@ -91,6 +93,16 @@ function untriedSockets({ HOST, ADMIN_HOST, ADMIN_PORT }: Config): readonly stri
     .map(
       ([name, host]) => `${name}=${host} was not tried: a supervisor passes this socket to the gateway alone`,
     );
+}
+
+/** Callers whose limits and grants are only tried (`"enforce": false`). */
+function unenforcedRules({ CALLERS_FILE }: Config): readonly string[] {
+  const callers = CALLERS_FILE === undefined ? [] : listCallers(readFileSync(CALLERS_FILE, 'utf8'));
+  const names = callers.filter(({ enforce }) => !enforce).map(({ name }) => name);
+  if (names.length === 0) return [];
+  return [
+    `limits and grants of ${names.join(', ')} are not enforced ("enforce": false): what they refuse passes`,
+  ];
 }
 
 function sayWhatIsWrong(

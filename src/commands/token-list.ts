@@ -102,19 +102,20 @@ function rowsOf(caller: ListedCaller, now: number): readonly string[][] {
   return lines.length > 0 ? lines : [[name, '-', '-', otherWays.join(', ') || 'no token', ...may]];
 }
 
-function grantsOf({ operations, workspaces }: Pick<ListedCaller, 'operations' | 'workspaces'>): string {
+function grantsOf({ operations, workspaces, enforce }: ListedCaller): string {
   const where = workspaces === undefined ? '' : ` in ${workspaces.join(', ') || 'no workspace'}`;
-  return `${operations.join(', ') || '-'}${where}`;
+  return `${operations.join(', ') || '-'}${where}${enforce ? '' : ' (not enforced)'}`;
 }
 
 function jsonOf(caller: ListedCaller, now: number): object {
-  const { name, tokens, operations, workspaces, limits, weight, otherWays } = caller;
+  const { name, tokens, operations, workspaces, limits, weight, enforce, otherWays } = caller;
   return {
     name,
     operations,
     ...(workspaces && { workspaces }),
     limits,
     weight,
+    enforce,
     tokens: tokens.map((token, index) => ({
       digest: token.sha256.slice(0, shownDigits),
       expires: token.expires ?? null,

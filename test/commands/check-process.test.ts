@@ -365,6 +365,17 @@ describe.concurrent('check', () => {
     owner.expect(stdout).toMatch(/^Notice: HOST=fd:3 was not tried/m);
   });
 
+  it('check names the callers whose rules are not enforced', async (owner) => {
+    const upstream = await standInFor(owner);
+    const trying = { ...enrol('reports').entry, enforce: false };
+    const CALLERS_FILE = writeCallersFile([enrol('script').entry, trying], owner.onTestFinished);
+    const { both, report } = await checkHere({ ...settingsFor(upstream.url), CALLERS_FILE });
+    owner.expect(both).toEqual([0, 0]);
+    owner
+      .expect(report.notices)
+      .toEqual([owner.expect.stringMatching(/^limits and grants of reports are not enforced/)]);
+  });
+
   it('check warns of a variable without effect beside what is wrong with the callers file', async (owner) => {
     const { both, stdout, report } = await checkHere({
       ...settingsFor(`${closedPort}/api`),

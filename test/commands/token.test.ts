@@ -454,12 +454,16 @@ describe('token list', () => {
       readFileSync(file, 'utf8').replace('[\n    {', '[\n    { "name": "s", "anonymous": true }, {'),
     );
     await setCaller({ name: 's', file, limit: '20/1s,500/1d', weight: '2' }, collect());
+    writeFileSync(
+      file,
+      readFileSync(file, 'utf8').replace('"anonymous": true', '"anonymous": true, "enforce": false'),
+    );
     const io = collect();
     expect(await listTokens({ file }, io)).toBe(0);
     expect(io.out).toBe(
       [
         'NAME            DIGEST        EXPIRES               STATE      LIMITS                   OPERATIONS',
-        's               -             -                     anonymous  20/1s, 500/1d; weight 2  list-accounts',
+        's               -             -                     anonymous  20/1s, 500/1d; weight 2  list-accounts (not enforced)',
         `reports-script  ${old}  never                 older      -                        list-accounts`,
         `reports-script  ${late}  2099-01-01T00:00:00Z  newest     -                        list-accounts`,
         '',
@@ -482,6 +486,7 @@ describe('token list', () => {
           operations: ['list-accounts'],
           limits: ['6/1s', '60/1m'],
           weight: 0.5,
+          enforce: true,
           tokens: [{ digest, expires: null, state: 'newest', endsInDays: null }],
           otherWays: [],
         },

@@ -48,7 +48,7 @@ export function showCallers({ at, callers, gate, workspaces }: Status): void {
     .filter(({ name }) => name.toLowerCase().includes(wanted))
     .toSorted((one, other) => Number(other.name === culprit?.[0]) - Number(one.name === culprit?.[0]))
     .map((one): Row => {
-      const { name, waiting, recent, requests, nextExpiry, lastUse, operations } = one;
+      const { name, waiting, recent, requests, nextExpiry, lastUse, operations, enforce } = one;
       const cells: Row['cells'] = [
         name,
         recent.seconds < leastSeconds ? '–' : number(recent.requests / recent.seconds, 1),
@@ -62,7 +62,7 @@ export function showCallers({ at, callers, gate, workspaces }: Status): void {
           .sort()
           .at(-1) || '–',
         nextExpiry === null ? 'never' : ending(nextExpiry, at),
-        operations === 'every' ? 'everything' : operations.join(', ') || 'nothing',
+        `${operations === 'every' ? 'everything' : operations.join(', ') || 'nothing'}${enforce ? '' : ' (not enforced)'}`,
       ];
       return { cells, mood: name === culprit?.[0] ? 'busy' : '' };
     });

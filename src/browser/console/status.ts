@@ -140,6 +140,7 @@ export type Status = Parts & {
     readonly list: readonly {
       readonly name: string;
       readonly operations: 'every' | readonly string[];
+      readonly enforce: boolean;
       readonly by: readonly string[];
       readonly requests: number | null;
       readonly nextExpiry: string | null;
