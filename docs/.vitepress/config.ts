@@ -12,11 +12,15 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const pages = fileURLToPath(new URL('pages', import.meta.url));
 const linkedFiles = [
   '.env.example',
+  '.github/dependabot.yml',
   '.github/workflows/release.yml',
+  '.github/workflows/test.yml',
   'Dockerfile',
   'LICENSE',
   'fly.toml',
-  ...globSync('deploy/{compose.yaml,grafana/*,kubernetes/*/*,prometheus/*,systemd/*}', { cwd: root }),
+  ...globSync('deploy/{compose.yaml,grafana/*,helm/*.{yaml,json},kubernetes/*/*,prometheus/*,systemd/*}', {
+    cwd: root,
+  }),
   ...globSync('docs/examples/*/*', { cwd: root }),
 ];
 
