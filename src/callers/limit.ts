@@ -210,7 +210,7 @@ function adopt(held: HeldLimits, name: string, limits: readonly CallerLimit[]): 
 
 /**
  * Makes room for one more person. Of the oldest the one goes that has used least, at best nothing; the others become the
- * youngest. So new people, invented ones too, reset nobody who has used more of a limit than most of them.
+ * youngest. So new people, invented ones too, never reset a person who has used more of a limit than most of them.
  */
 function forgetOne(people: Map<string, HeldLimits>): void {
   const oldest: { readonly name: string; readonly held: HeldLimits; readonly used: number }[] = [];

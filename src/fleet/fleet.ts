@@ -161,7 +161,7 @@ export class FleetMember {
     this.#beats += 1;
     for (const [at, { answers, store }] of [...this.#joined].entries()) {
       void store.tryAgain();
-      // A message may be lost: what nobody here knows to be purged is asked in turn.
+      // A message may be lost: workspaces without a known purge are asked for in turn.
       const isTurn = this.#beats % this.#joined.size === at;
       if (isTurn || answers.hasPurges) void answers.comparePurges();
     }
