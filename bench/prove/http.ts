@@ -116,6 +116,8 @@ async function proveBefore(
   for (const [at, [, answer]] of answersToTry.entries()) {
     upstream.behave(answer, 1);
     const target = `${reads}?n=${nextId++}`;
+    // A kept connection has said other answers before this one.
+    const before = new Map(links.map((one) => [one, one.answered().length]));
     const came = await exchange(
       port,
       `GET ${target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`,
@@ -125,7 +127,7 @@ async function proveBefore(
     const [reply, ...more] = readResponses(came, ['GET']);
     // What the server makes of an answer is its own affair: the caller gets what the server said, or a problem.
     const link = links.find(({ sent }) => sent().includes(target));
-    const said = link === undefined ? [] : readResponses(link.answered(), ['GET']);
+    const said = link ? readResponses(link.answered().slice(before.get(link) ?? 0), ['GET']) : [];
     const isProblem = (reply?.status ?? 0) >= 400;
     if (
       !reply ||

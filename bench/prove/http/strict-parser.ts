@@ -152,7 +152,7 @@ export function readResponses(bytes: string, methods: readonly string[]): Strict
   const responses: StrictResponse[] = [];
   try {
     while (!reader.isAtEnd) {
-      const [, version = '', status] = /^HTTP\/(1\.[01]) (\d{3}) /.exec(reader.line()) ?? [];
+      const [, version = '', status] = /^HTTP\/(1\.[01]) (\d{3})(?: |$)/.exec(reader.line()) ?? [];
       const fields = reader.fields();
       if (status === undefined) break;
       if (status.startsWith('1')) continue;
