@@ -37,9 +37,9 @@ import {
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import type { EdgeWorkspace } from './edge/inbound.ts';
 import { refuseMethod, refuseUnknown, selectOperation } from './edge/operation.ts';
-import type { FindPeer } from './edge/peer.ts';
 import { renderProblems } from './edge/problems.ts';
 import { documentFields } from './edge/reply-fields.ts';
+import type { FindPeer } from './edge/request-head.ts';
 import { identifyRequest } from './edge/request-ids.ts';
 import { GatewayError } from './errors.ts';
 import { compose } from './exchange/layer.ts';

@@ -4,10 +4,10 @@
  * not listen. This file asks in order and judges, with parts that it is given; `run-check.ts` calls it for the settings of
  * the command, `check-parts.ts` opens the parts, `check-report.ts` has the words.
  */
-import { waitAtMost } from '../exchange/deadline.ts';
+
 import { type Answer, plainRead, type UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
-import { timedContext } from '../exchange/request-context.ts';
+import { timedContext, waitAtMost } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
 import { namesBase, patternFor } from '../http/links.ts';

@@ -19,9 +19,9 @@ import type { Scrubber } from '../key/scrub.ts';
 import { logKeyCheck } from '../log/event-lines.ts';
 import type { GatewayLogger } from '../log/logger.ts';
 import { createPipeline, type Pipeline } from '../pipeline.ts';
+import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/budgets.ts';
 import { checkKeyAtStart } from '../upstream/credential.ts';
 import type { TransportOptions } from '../upstream/transport.ts';
-import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/workspace-budgets.ts';
 import { version } from '../version.ts';
 
 /** A workspace whose key's store is open. */

@@ -15,8 +15,8 @@
  */
 
 import type { Environment } from '../config/values.ts';
-import type { WaitOptions } from '../exchange/deadline.ts';
 import { toSeconds, toTime } from '../exchange/durations.ts';
+import type { WaitOptions } from '../exchange/request-context.ts';
 import { Key, RetiredKeys } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
 import { type KeyCheck, KeyMonitor } from './key-monitor.ts';
