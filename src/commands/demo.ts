@@ -263,7 +263,7 @@ export interface DemoStore {
  *
  * @param path the folders of programs, as in PATH
  */
-export async function startDemoStore(path: string): Promise<DemoStore | undefined> {
+async function startDemoStore(path: string): Promise<DemoStore | undefined> {
   const folders = [...path.split(delimiter), ...usualFolders];
   const program = names.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
   if (program === undefined) return undefined;

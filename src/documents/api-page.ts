@@ -202,12 +202,12 @@ export interface Example {
 }
 
 /** The environment variable from which the examples read the token, so that it does not stand in a program. */
-export const tokenVariable = 'ANALYTICS_TOKEN';
+const tokenVariable = 'ANALYTICS_TOKEN';
 
 /** In place of each segment that the reader fills in. */
-export const segmentInExamples = '1';
+const segmentInExamples = '1';
 
-export function examplesOf({ origin, base, path, needsToken }: ExampleFacts): readonly Example[] {
+function examplesOf({ origin, base, path, needsToken }: ExampleFacts): readonly Example[] {
   const url = `${origin}${base}${path.replace(/:\w+/g, segmentInExamples)}`;
   return [
     { language: 'curl', text: curl(url, needsToken) },

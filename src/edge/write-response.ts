@@ -174,7 +174,7 @@ export function awaitReply(outgoing: Response): void {
 }
 
 /** How many bytes of the status line have left already. */
-export function bytesBegun(outgoing: Response): number {
+function bytesBegun(outgoing: Response): number {
   return outgoing[begun] ?? 0;
 }
 

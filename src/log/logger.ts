@@ -241,7 +241,7 @@ const lastMs = 2_000;
 const maxBufferedBytes = 4 * 2 ** 20;
 
 /** @param onLost called with the number of dropped lines, once the log can be written again */
-export function writeTo(fd: number, onLost: (lines: number) => void): LogDestination {
+function writeTo(fd: number, onLost: (lines: number) => void): LogDestination {
   return new DescriptorLog(fd, onLost);
 }
 
