@@ -5,7 +5,7 @@
 import type { RequestListener, Server } from 'node:http';
 import { hostname } from 'node:os';
 import { RequestCounts } from '../admin/request-counts.ts';
-import { createApp } from '../app.ts';
+import { createApp, inboundRules } from '../app.ts';
 import { Authenticator } from '../callers/authenticator.ts';
 import { callersFileRules } from '../callers/callers-file.ts';
 import { CallerLimits, firstInUse } from '../callers/limit.ts';
@@ -30,10 +30,8 @@ import {
   readMemory,
 } from '../edge/connection-budget.ts';
 import { idleConnectionBytes } from '../edge/connections.ts';
-import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
-import { prepareReplies } from '../edge/reply-fields.ts';
 import { findPeerBehind } from '../edge/request-head.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
@@ -53,7 +51,6 @@ import {
   createWorkspace,
   type KeyedWorkspace,
   openKeys,
-  replyOptions,
   storeOptions,
   type Workspace,
 } from './workspace.ts';
@@ -300,39 +297,10 @@ export function followCertificate(
   });
 }
 
-/** What settings and callers say of the inbound layers: also for `explain`, which has no gateway. */
-export function edgeRules(
-  config: Config,
-  authenticator: Pick<Authenticator, 'admitsAnonymous' | 'credentialHeaders'>,
-  contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT }),
-) {
-  const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
-  const cors = corsPolicy({
-    origins: config.CORS_ORIGINS,
-    requestHeaders: config.FORWARD_REQUEST_HEADERS,
-    responseHeaders: config.FORWARD_RESPONSE_HEADERS,
-    credentialHeaders: () => authenticator.credentialHeaders,
-  });
-  return {
-    operations: operationsOf(config),
-    host: {
-      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
-      admitsAnonymous,
-    },
-    origin: { cors, admitsAnonymous },
-    forward: {
-      contexts,
-      prepare: prepareReplies(replyOptions(config)),
-      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
-      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
-    },
-  };
-}
-
 function appOf(parts: Parts, life: LifeState): RequestListener {
   const { config, log, authenticator } = parts;
   return createApp({
-    ...edgeRules(config, authenticator, parts.contexts),
+    ...inboundRules(config, authenticator, parts.contexts),
     workspaces: new Map(
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
