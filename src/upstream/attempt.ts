@@ -13,7 +13,7 @@ import { type HeaderFields, trimFields } from '../http/fields.ts';
 import { GatheredBytes, payloadOf } from '../http/payload.ts';
 import { statedWait } from '../http/stated-wait.ts';
 import { type AttemptTally, outcomeLabel } from './attempt-tally.ts';
-import type { BodyBudget, BodyShare } from './body-budget.ts';
+import type { BodyBudget, BodyShare } from './budgets.ts';
 import { asAskedAbout, asIdentity, codingOf, decode, type UpstreamCoding } from './content-coding.ts';
 import { invalidHead, isWhole, type ResponseLimits } from './response.ts';
 
