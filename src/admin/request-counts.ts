@@ -7,7 +7,7 @@ import type { ProblemGroup } from '../browser/console/status.ts';
 import type { AccessLine } from '../edge/access-log.ts';
 import { isOwnRequestId } from '../edge/request-ids.ts';
 import { isProblemCode, type ProblemCode } from '../errors.ts';
-import { Durations, type DurationsSnapshot, toTime } from '../exchange/durations.ts';
+import { Durations, type DurationsSnapshot, toTime } from '../exchange/figures.ts';
 import { type CallerCount, CallerCounts, type CallerDay } from './caller-counts.ts';
 
 export interface RequestCount {

@@ -7,7 +7,7 @@ import { isatty } from 'node:tty';
 import pino, { type Logger } from 'pino';
 import type { AccessLine } from '../edge/access-log.ts';
 import { shownFields } from '../edge/log-members.ts';
-import { toHundredths, toTime } from '../exchange/durations.ts';
+import { toHundredths, toTime } from '../exchange/figures.ts';
 import { asText } from './text-lines.ts';
 
 export interface LoggerOptions {
