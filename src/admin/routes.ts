@@ -5,9 +5,9 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Status } from '../browser/console/status.ts';
+import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/access-log.ts';
 import { pathAsSent } from '../edge/adapter.ts';
 import { problemPage, problemText } from '../edge/problems.ts';
-import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { GatewayError, problems } from '../errors.ts';
 import { maxCallers } from './caller-counts.ts';
