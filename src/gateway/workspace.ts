@@ -7,7 +7,7 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { baseOfWorkspace } from '../edge/operation.ts';
-import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
+import { fieldsDown } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
@@ -19,9 +19,9 @@ import type { Scrubber } from '../key/scrub.ts';
 import { logKeyCheck } from '../log/event-lines.ts';
 import type { GatewayLogger } from '../log/logger.ts';
 import { createPipeline, type Pipeline } from '../pipeline.ts';
+import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/budgets.ts';
 import { checkKeyAtStart } from '../upstream/credential.ts';
 import type { TransportOptions } from '../upstream/transport.ts';
-import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/workspace-budgets.ts';
 import { version } from '../version.ts';
 
 /** A workspace whose key's store is open. */
@@ -161,7 +161,7 @@ export function createWorkspace(
   const { own, keyring, events } = keyed;
   const connections = bounds.connections.mostEach;
   const isAlone = config.workspaces.length === 1;
-  const passing = fieldsDown(replyOptions(config));
+  const passing = fieldsDown(config);
   const pipeline = createPipeline({
     cache: {
       passesDown: (field) => passing.has(field),
@@ -311,28 +311,5 @@ export function storeOptions(
     sentinelPasswordFrom: config.SHARED_STORE_SENTINEL_PASSWORD_FROM,
     prefix: config.SHARED_STORE_PREFIX,
     environment,
-  };
-}
-
-/** Which fields go down to callers, and which of a request's they depend on. */
-export function replyOptions(
-  config: Pick<
-    Config,
-    | 'CALLER_CACHE_CONTROL'
-    | 'CORS_ORIGINS'
-    | 'FORWARD_REQUEST_HEADERS'
-    | 'FORWARD_REQUEST_HEADERS_UNKEYED'
-    | 'FORWARD_RESPONSE_HEADERS'
-  >,
-): ReplyFieldOptions {
-  return {
-    forward: config.FORWARD_RESPONSE_HEADERS,
-    cacheControl: config.CALLER_CACHE_CONTROL,
-    variesBy: [
-      ...(config.CORS_ORIGINS.length > 0 ? ['origin'] : []),
-      ...config.FORWARD_REQUEST_HEADERS.filter(
-        (name) => !config.FORWARD_REQUEST_HEADERS_UNKEYED.includes(name),
-      ),
-    ],
   };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { findPeerBehind } from '../../src/edge/peer.ts';
+import { findPeerBehind } from '../../src/edge/request-head.ts';
 
 const findPeer = findPeerBehind(['10.0.0.0/8', '192.0.2.7', 'fd00::/8']);
 const balancer = '10.0.0.1';

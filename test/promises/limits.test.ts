@@ -228,20 +228,23 @@ describe('a sick upstream does not hurt healthy reads', () => {
 });
 
 describe('memory is bounded', () => {
-  it('of 240 MB of one caller’s bodies at once, without lengths, what has no room waits unread until its time is over', async (owner) => {
+  it('of 240 MB of one caller’s bodies at once, without lengths, what has no room waits unread until its time is over', {
+    timeout: 90_000,
+  }, async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), RETRY_LIMIT: '0', REQUEST_TIMEOUT: '8s' };
     const gateway = await serve(owner, { settings });
     // One caller may have so many attempts in flight once the gate knows that the upstream takes them.
-    for (let at = 0; at < 64; at++) await gateway.ask(`${accounts}?before=${at}`);
+    await Promise.all(Array.from({ length: 64 }, (_, at) => gateway.ask(`${accounts}?before=${at}`)));
     const before = peakMiB(gateway.pid);
     // Just not too large, and then they stall, so that all of them would be held at the same time.
     standIn.behave({ body: { bytes: 9 * 2 ** 20 }, framing: 'chunked', stallAt: 7.9 * 2 ** 20 });
     const came = await Promise.all(Array.from({ length: 30 }, (_, at) => gateway.ask(`${accounts}?n=${at}`)));
     expect(came.filter(({ status }) => status !== 503 && status !== 504)).toEqual([]);
     expect(peakMiB(gateway.pid) - before).toBeLessThan(160);
-    standIn.behave(undefined);
-    expect((await gateway.ask(`${accounts}?after`)).status).toBe(200);
+    // All room is back. (On a machine so slow that ten were still being read at their end, the circuit is open for a second.)
+    standIn.behave({ body: { bytes: 7 * 2 ** 20 }, framing: 'chunked' });
+    await until(async () => (await gateway.ask(`${accounts}?after`)).status === 200);
   });
 
   it('240 MB of bodies that are too large take less than 160 MiB', async (owner) => {

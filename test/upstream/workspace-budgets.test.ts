@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BodyBudget } from '../../src/upstream/body-budget.ts';
-import { AttemptSlots, SharedBudget } from '../../src/upstream/workspace-budgets.ts';
+import { AttemptSlots, BodyBudget, SharedBudget } from '../../src/upstream/budgets.ts';
 import { patientContext } from '../support/requests.ts';
 
 /** What has settled of these promises, after every promise that could go on has. */
