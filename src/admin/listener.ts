@@ -4,9 +4,8 @@
  */
 
 import { listenThrough } from '../edge/adapter.ts';
-import { listen } from '../edge/listen.ts';
+import { closeServer, listen } from '../edge/listen.ts';
 import { createHttpServer } from '../edge/server.ts';
-import { closeServer } from '../edge/shutdown.ts';
 import { type AdminAppOptions, createAdminApp } from './routes.ts';
 
 export interface AdminOptions extends Omit<AdminAppOptions, 'isClosing'> {

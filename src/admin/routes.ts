@@ -2,6 +2,7 @@
  * The admin listener's routes, as a Hono app: metrics, status, console, purge, probes. `middleware.ts` has what requests pass
  * before. Nothing here grows with what is stored, except a purge. What only one route needs is loaded at its first request.
  */
+import { setImmediate } from 'node:timers/promises';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Status } from '../browser/console/status.ts';
@@ -15,13 +16,13 @@ import { type DatedVerdict, HealthWatch, History, type RecentRequests } from './
 import { LiveEvents } from './live-events.ts';
 import {
   type AdminEnv,
-  eventStream,
   guardAccess,
   guardChanges,
   identifyRequest,
   type MiddlewareOptions,
   redactReplies,
   refuseBody,
+  searched,
 } from './middleware.ts';
 import { type AdminSnapshot, type AdminSources, snapshotOfOne, takeSnapshot } from './snapshot.ts';
 
@@ -92,7 +93,7 @@ export function createAdminApp(options: AdminAppOptions): AdminPart {
   route(app, 'GET', '/', showConsole);
   route(app, 'GET', '/status', (context) => showStatus(context, parts));
   route(app, 'GET', '/events', (context) => showEvents(context, live, sources));
-  route(app, 'GET', '/metrics', (context) => showMetrics(context, sources, health));
+  route(app, 'GET', '/metrics', (context) => showMetrics(context, options, health));
   const guardChange = guardChanges(options);
   route(app, 'POST', '/cache/purge', (context) => purge(context, options), guardChange);
   route(app, 'GET', '/livez', (context) => probe(context, undefined));
@@ -159,7 +160,8 @@ function showEvents(context: Context<AdminEnv>, live: LiveEvents, sources: Admin
   const query = queryOf(context, ['workspace'], 'The events take ?workspace=NAME, once, or nothing.');
   const workspace = query.get('workspace');
   workspacesOf(sources, workspace);
-  const fields = { ...documentFields, 'content-type': eventStream };
+  const fields = { ...documentFields, 'content-type': 'text/event-stream' };
+  context.set('isSearched', true);
   if (context.env.incoming.method === 'HEAD') return context.body(null, 200, fields);
   return context.body(live.open(workspace), 200, fields);
 }
@@ -195,9 +197,10 @@ function purgeNeeds({ hosts, readToken }: AdminAppOptions): PurgeNeeds {
   return readToken === undefined ? 'setting' : 'token';
 }
 
+/** Searched for the key piece by piece, between which other requests go on. */
 async function showMetrics(
   context: Context<AdminEnv>,
-  sources: AdminSources,
+  { sources, redact }: AdminAppOptions,
   health: HealthWatch,
 ): Promise<Response> {
   const [{ metricsOf }, { exposition, expositionType }, { processMetrics, readRuntime }] = await Promise.all([
@@ -206,11 +209,18 @@ async function showMetrics(
     import('./runtime.ts'),
   ]);
   const snapshot = await takeSnapshot(sources, 0);
-  const text = exposition([
-    ...metricsOf(snapshot, health.judge(snapshot)),
-    ...processMetrics(snapshot, await readRuntime()),
-  ]);
-  return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
+  const parts = [metricsOf(snapshot, health.judge(snapshot)), processMetrics(snapshot, await readRuntime())];
+  const pieces: Buffer[] = [];
+  for (const part of parts) {
+    for (const text of exposition(part)) {
+      pieces.push(searched(text, redact));
+      await setImmediate();
+    }
+  }
+  context.set('isSearched', true);
+  const body = Buffer.concat(pieces);
+  const fields = { 'content-type': expositionType, 'content-length': String(body.length) };
+  return context.body(body, 200, { ...documentFields, ...fields });
 }
 
 /** The parameters of a query that takes these names, each once. */

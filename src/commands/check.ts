@@ -2,7 +2,7 @@
  * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
  * settings, the key's store, the two calls of the upstream's specification, and the reads that were added to them. It does
  * not listen. This file asks in order and judges, with parts that it is given; `run-check.ts` calls it for the settings of
- * the command, and opens the parts; `check-report.ts` has the verdict and the words.
+ * the command, `check-parts.ts` opens the parts; `check-report.ts` has the verdict and the words.
  */
 
 import { type Answer, plainRead, type UpstreamRequest } from '../exchange/exchange.ts';

@@ -3,7 +3,7 @@
  * they stand.
  */
 import { html } from 'hono/html';
-import { script } from '../browser/api-page.ts';
+import { apiPageTexts } from '../browser/pages.ts';
 import { usualBase } from '../edge/operation.ts';
 import type { Operation } from '../operations.ts';
 import {
@@ -43,7 +43,7 @@ export function apiPage(facts: ApiPageFacts): Promise<RenderedDocument> {
   const { info } = document;
   return renderPage({
     title: `${info.title}: API`,
-    script,
+    script: apiPageTexts.script,
     body: html`<div class="frame wide"><header><h1>${info.title}</h1>
 <p class="soft">Version ${info.version}. For programs: <a href="openapi.json">openapi.json</a></p></header>
 ${contents(facts.operations)}

@@ -16,6 +16,7 @@ import { type RefusalFields, readRefusedHead, refusalFields } from './access-log
 import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
+import { endAndLinger, followConnections } from './listen.ts';
 import { countBegun, isOverfull, losesRest } from './pipelining.ts';
 import {
   announcesBody,
@@ -26,7 +27,6 @@ import {
   maxHeaderFields,
   requestTarget,
 } from './request-head.ts';
-import { endAndLinger, followConnections } from './shutdown.ts';
 import { keepAliveMs, pokeCaller } from './write-response.ts';
 
 /** What `clientError` gets of the parser. */

@@ -16,7 +16,7 @@ import {
   minKeyCharacters,
   type OpenedStore,
 } from './store.ts';
-import { parseVaultSettings } from './vault-store.ts';
+import { parseVaultSettings } from './vault-settings.ts';
 
 /**
  * Opens a store without asking it for anything yet.

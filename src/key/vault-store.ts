@@ -5,11 +5,10 @@
  * logs in anew when the lease cannot be stretched any more. Never follows a redirect: the token would go along.
  */
 import { Agent, request } from 'undici';
-import type { Environment } from '../config/values.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
 import { readText } from '../files/read.ts';
-import { isLoopbackHost } from '../http/address.ts';
 import { describeFailure, KeyStoreError, type OpenedStore } from './store.ts';
+import type { FileOrValue, VaultSettings } from './vault-settings.ts';
 
 /** KV version 2 has no lease: the secret is read again every now and then, and its value compared. */
 export function readVault(
@@ -26,8 +25,7 @@ export function readVault(
     if (status === 404 && field(data, 'metadata') !== undefined) {
       throw new KeyStoreError(`${describe}: the secret's newest version was deleted`);
     }
-    if (status !== 200)
-      throw new KeyStoreError(`${describe}: ${meanings[status] ?? `Vault answered ${status}`}`);
+    if (status !== 200) throw new KeyStoreError(`${describe}: ${readMeanings[status] ?? meaningOf(status)}`);
     const value = field(field(data, 'data'), settings.field);
     if (value === undefined) {
       throw new KeyStoreError(
@@ -54,13 +52,18 @@ export function readVault(
   };
 }
 
-const meanings: Readonly<Record<number, string>> = {
-  400: 'Vault calls the request invalid: is VAULT_NAMESPACE right?',
-  403: 'Vault refused the token, or its policy does not allow reading this path',
-  404: 'there is no such secret (or the engine is not KV version 2)',
+/** Of the server, whatever it was asked for. */
+const serverMeanings: Readonly<Record<number, string>> = {
   307: 'Vault answered with a redirect, which is not followed: name the active node in VAULT_ADDR',
   429: 'this Vault node is a standby, or limits requests',
   503: 'Vault is sealed or down for maintenance',
+};
+const meaningOf = (status: number): string => serverMeanings[status] ?? `Vault answered ${status}`;
+
+const readMeanings: Readonly<Record<number, string>> = {
+  400: 'Vault calls the request invalid: is VAULT_NAMESPACE right?',
+  403: 'Vault refused the token, or its policy does not allow reading this path',
+  404: 'there is no such secret (or the engine is not KV version 2, or VAULT_NAMESPACE is wrong)',
 };
 
 const stepTimeoutMs = 5_000;
@@ -168,16 +171,19 @@ class VaultSession {
     const { status, body } = await this.#call('POST', path, undefined, signal, json);
     const granted = tokenOf(body, undefined);
     if (status !== 200 || granted === undefined) {
-      throw new KeyStoreError(
-        `${this.#describe}: the login at auth/${mount} was answered with status ${status}`,
-      );
+      throw new KeyStoreError(`${this.#describe}: the login at auth/${mount} failed: ${meaningOf(status)}`);
     }
     return granted;
   }
 
-  /** A longer lease for the token, or `undefined` where Vault gives none that is worth it. */
+  /**
+   * A longer lease for the token, or `undefined` where Vault gives none that is worth it.
+   *
+   * @throws KeyStoreError where this Vault cannot say now, so that the next read asks again
+   */
   async #renew(old: Token, signal: AbortSignal): Promise<Token | undefined> {
     const { status, body } = await this.#call('POST', 'auth/token/renew-self', old.value, signal, {});
+    if (status === 307 || status >= 429) throw new KeyStoreError(`${this.#describe}: ${meaningOf(status)}`);
     const renewed = status === 200 ? tokenOf(body, old) : undefined;
     // Near its maximum life a token gets less and less: time to log in again.
     return renewed === undefined || renewed.endsAtMs - performance.now() < old.leaseMs / 2
@@ -266,119 +272,4 @@ function parseJson(bytes: Buffer): unknown {
   } catch {
     return undefined;
   }
-}
-
-export type VaultLogin =
-  /** A token from the environment; renewed by us as long as Vault lets us. */
-  | { readonly method: 'token'; readonly token: string }
-  /** A file that an agent keeps up to date: read each time, renewed by the agent. */
-  | { readonly method: 'token-file'; readonly file: string }
-  | { readonly method: 'kubernetes'; readonly mount: string; readonly role: string; readonly jwtFile: string }
-  | {
-      readonly method: 'approle';
-      readonly mount: string;
-      readonly roleId: FileOrValue;
-      readonly secretId: FileOrValue | undefined;
-    };
-
-/** A credential itself, or the file that holds it. */
-export type FileOrValue = { readonly value: string } | { readonly file: string };
-
-export interface VaultSettings {
-  /** The base address, without a slash at its end. */
-  readonly address: string;
-  readonly namespace: string | undefined;
-  readonly mount: string;
-  readonly path: string;
-  readonly field: string;
-  readonly login: VaultLogin;
-}
-
-const serviceAccountToken = '/var/run/secrets/kubernetes.io/serviceaccount/token';
-
-/**
- * What `vault:mount/path#field` and the environment say about a Vault or OpenBao. The names are Vault's own where it has
- * one.
- *
- * @returns the settings, or what is wrong with them, without a value in it
- */
-export function parseVaultSettings(
-  reference: string,
-  environment: Environment,
-): VaultSettings | { readonly reason: string } {
-  const parts = /^([^/#?\s]+)\/([^#?]+)#([^#\s]+)$/.exec(reference);
-  const [, mount, path, field] = parts ?? [];
-  if (mount === undefined || path === undefined || field === undefined) {
-    return { reason: '"vault:" is followed by mount/path#field, as vault:secret/team/analytics#key' };
-  }
-  if ([mount, ...path.split('/')].some((segment) => ['', '.', '..'].includes(segment))) {
-    return { reason: 'the path after "vault:" has an empty segment or one of dots' };
-  }
-  const address = parseAddress(environment['VAULT_ADDR']);
-  if ('reason' in address) return address;
-  const login = parseLogin(environment);
-  if ('reason' in login) return login;
-  return { ...address, namespace: environment['VAULT_NAMESPACE'] || undefined, mount, path, field, login };
-}
-
-function parseAddress(text: string | undefined): { address: string } | { reason: string } {
-  if (!text) return { reason: 'VAULT_ADDR is not set' };
-  const url = URL.parse(text);
-  if (url === null || !['http:', 'https:'].includes(url.protocol)) {
-    return { reason: 'VAULT_ADDR is not an address as https://vault.example:8200' };
-  }
-  if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
-    return { reason: 'VAULT_ADDR has credentials, a query or a fragment' };
-  }
-  if (url.protocol === 'http:' && !isLoopbackHost(url.hostname)) {
-    return {
-      reason: 'VAULT_ADDR is http: to another machine, where the key could be read on the way; use https:',
-    };
-  }
-  return { address: url.href.replace(/\/+$/, '') };
-}
-
-function parseLogin(environment: Environment): VaultLogin | { readonly reason: string } {
-  const has = (name: string) => Boolean(environment[name]);
-  const ways = [
-    has('VAULT_TOKEN') && 'VAULT_TOKEN',
-    has('VAULT_TOKEN_FILE') && 'VAULT_TOKEN_FILE',
-    has('VAULT_ROLE') && 'VAULT_ROLE',
-    (has('VAULT_ROLE_ID') || has('VAULT_ROLE_ID_FILE')) && 'VAULT_ROLE_ID',
-  ].filter((way) => way !== false);
-  if (ways.length === 0) {
-    return { reason: 'none of VAULT_TOKEN, VAULT_TOKEN_FILE, VAULT_ROLE and VAULT_ROLE_ID is set' };
-  }
-  if (ways.length > 1)
-    return { reason: `${ways.join(' and ')} are set, but only one way to log in can be used` };
-  switch (ways[0]) {
-    case 'VAULT_TOKEN':
-      return { method: 'token', token: environment['VAULT_TOKEN'] ?? '' };
-    case 'VAULT_TOKEN_FILE':
-      return { method: 'token-file', file: environment['VAULT_TOKEN_FILE'] ?? '' };
-    case 'VAULT_ROLE':
-      return {
-        method: 'kubernetes',
-        mount: environment['VAULT_AUTH_MOUNT'] || 'kubernetes',
-        role: environment['VAULT_ROLE'] ?? '',
-        jwtFile: environment['VAULT_JWT_FILE'] || serviceAccountToken,
-      };
-    default: {
-      const roleId = fileOrValue(environment, 'VAULT_ROLE_ID');
-      if (roleId === undefined) return { reason: 'VAULT_ROLE_ID is not set' };
-      return {
-        method: 'approle',
-        mount: environment['VAULT_AUTH_MOUNT'] || 'approle',
-        roleId,
-        secretId: fileOrValue(environment, 'VAULT_SECRET_ID'),
-      };
-    }
-  }
-}
-
-function fileOrValue(environment: Environment, name: string): FileOrValue | undefined {
-  const file = environment[`${name}_FILE`];
-  const value = environment[name];
-  if (file) return { file };
-  return value ? { value } : undefined;
 }

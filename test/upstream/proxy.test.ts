@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { noProxy, proxyAddress } from '../../src/config/proxy.ts';
+import { noProxy, proxyAddress } from '../../src/config/values.ts';
 import { GatewayError } from '../../src/errors.ts';
 import { type ProxySettings, proxyFor } from '../../src/exchange/proxy.ts';
 import { Trace } from '../../src/exchange/trace.ts';
