@@ -1,12 +1,12 @@
 /** The table of settings: of each its name, how it is read, its default and its meaning. */
 
 import { neverDown, neverUp } from '../http/header-table.ts';
-import { filePlace, noProxy, proxyAddress } from './proxy.ts';
 import {
   attemptLimits,
   baseUrl,
   ConfigValueError,
   duration,
+  filePlace,
   flag,
   headerName,
   hostName,
@@ -15,9 +15,11 @@ import {
   listenHost,
   mediaRange,
   namePrefix,
+  noProxy,
   oneOf,
   origin,
   percentage,
+  proxyAddress,
   publicUrl,
   type Reader,
   readPattern,

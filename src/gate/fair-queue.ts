@@ -5,7 +5,7 @@
  * last served. Background refreshes are flows whose tags come after all others. A request with several flows stands in
  * each of them, and goes with the first turn that comes: that flow alone is charged.
  */
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import { type Flow, flowNameOf, type RequestContext } from '../exchange/request-context.ts';
 
 /** A request that waits for its turn. Its context is read live. */

@@ -5,12 +5,22 @@
  *   open ──429──▶ closed ──time──▶ half-open ──any answer but 429──▶ paced ──429──▶ closed
  *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import type { Flow } from '../exchange/request-context.ts';
 import { type AttemptLimit, LimitFields } from '../http/limit-fields.ts';
 import { type CallerQueue, FairQueue, type Queued, queuesByCaller } from './fair-queue.ts';
-import type { CooldownOptions, GateState, Mark } from './pacer.ts';
-import { dueMs, learnRate, openRecord, rise, settleDown, takeTurn, throttle } from './pacer.ts';
+import {
+  type CooldownOptions,
+  dueMs,
+  type GateState,
+  learnRate,
+  type Mark,
+  openRecord,
+  rise,
+  settleDown,
+  takeTurn,
+  throttle,
+} from './pacer.ts';
 import { tuning } from './tuning.ts';
 import { type ToldLimit, ToldWindow } from './window-limits.ts';
 
