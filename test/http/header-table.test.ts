@@ -38,6 +38,9 @@ describe('the table of header fields', () => {
   it('the fields that it documents are those that the API document has words for', () => {
     const described = Object.values(responseFields).map(({ name }) => name);
     expect([...documentedFields.keys()].sort()).toEqual([...described].sort());
+    expect([...documentedFields].map(([name, where]) => `${name}: ${where}`).join(', ')).toBe(
+      'Age: answers, Cache-Control: answers, Cache-Status: every reply, ETag: answers, Last-Modified: answers, Preference-Applied: answers, Proxy-Status: failures, RateLimit: every reply, RateLimit-Policy: every reply, Retry-After: wait, Server-Timing: answers, Via: every reply, X-Request-ID: every reply, WWW-Authenticate: 401, Link: answers',
+    );
   });
 
   it('a page may send each request field that the API document describes', () => {
