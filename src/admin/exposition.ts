@@ -5,7 +5,7 @@
  * histogram cost 0.65 µs a request there, and its import takes 16 MiB. Counting costs a twentieth of that here, and the
  * format is these few lines.
  */
-import { boundsSeconds, type DurationsSnapshot } from '../exchange/durations.ts';
+import { boundsSeconds, type DurationsSnapshot } from '../exchange/figures.ts';
 
 /** `untyped`: a gauge whose name ends as a counter's does, where promtool refuses the type "gauge". */
 export type MetricType = 'counter' | 'gauge' | 'histogram' | 'untyped';

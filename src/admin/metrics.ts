@@ -3,7 +3,7 @@
  * beside it. Pure: no I/O, no clock.
  */
 import type { TokenExpiry } from '../callers/callers-snapshot.ts';
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import { callerOfFlow } from '../exchange/request-context.ts';
 import { maxCallers, otherCallers, sumByCaller } from './caller-counts.ts';
 import {

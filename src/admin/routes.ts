@@ -1,15 +1,19 @@
 /**
- * The admin listener's routes, as a Hono app: metrics, status, console, purge, probes. `middleware.ts` has what requests pass
- * before. Nothing here grows with what is stored, except a purge. What only one route needs is loaded at its first request.
+ * The admin listener, for those who run the gateway: its routes, as a Hono app (metrics, status, console, purge, probes),
+ * on a server with limits of its own that shares the event loop with the callers' one. `middleware.ts` has what requests
+ * pass before. Nothing here grows with what is stored, except a purge. What only one route needs is loaded at its first
+ * request.
  */
 import { setImmediate } from 'node:timers/promises';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Status } from '../browser/console/status.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/access-log.ts';
-import { pathAsSent } from '../edge/adapter.ts';
+import { listenThrough, pathAsSent } from '../edge/adapter.ts';
+import { closeServer, listen } from '../edge/listen.ts';
 import { problemPage, problemText } from '../edge/problems.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
+import { createHttpServer } from '../edge/server.ts';
 import { GatewayError, problems } from '../errors.ts';
 import { maxCallers } from './caller-counts.ts';
 import { type DatedVerdict, HealthWatch, History, type RecentRequests } from './history.ts';
@@ -26,7 +30,7 @@ import {
 } from './middleware.ts';
 import { type AdminSnapshot, type AdminSources, snapshotOfOne, takeSnapshot } from './snapshot.ts';
 
-export interface AdminAppOptions extends MiddlewareOptions {
+interface AdminAppOptions extends MiddlewareOptions {
   readonly sources: AdminSources;
   onPurge(purged: Purged): void;
   /** Whether a text holds the upstream key: such a text is not logged. */
@@ -53,17 +57,17 @@ export interface Purged {
   readonly bytes: number;
 }
 
-export type AdminApp = Hono<AdminEnv>;
+type AdminApp = Hono<AdminEnv>;
 type Handler = (context: Context<AdminEnv>) => Response | Promise<Response>;
 
-export interface AdminPart {
+interface AdminPart {
   readonly app: AdminApp;
   /** Ends what goes on between requests, and the replies that have no end of their own. */
   close(): void;
 }
 
 /** The first to see a request is the last to see its reply. */
-export function createAdminApp(options: AdminAppOptions): AdminPart {
+function createAdminApp(options: AdminAppOptions): AdminPart {
   const { sources } = options;
   const health = new HealthWatch();
   const live: LiveEvents = new LiveEvents({
@@ -342,4 +346,51 @@ export function statusText(
   };
   // The console's own view of the document is checked here.
   return JSON.stringify(document satisfies Status, (name, value) => (name === 'beside' ? undefined : value));
+}
+
+export interface AdminOptions extends Omit<AdminAppOptions, 'isClosing'> {
+  readonly port: number;
+  /** A few scrapers, consoles and terminals. Their descriptors are among the gateway's own. */
+  readonly maxConnections: number;
+}
+
+export interface Admin {
+  /** Where it can be reached. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+const headersTimeoutMs = 10_000;
+const stillMs = 60_000;
+/** How long a reply that is being sent may take when the listener closes. */
+const graceMs = 500;
+
+/** @throws ListenError naming ADMIN_HOST or ADMIN_PORT */
+export async function openAdmin(options: AdminOptions): Promise<Admin> {
+  const { hosts, maxConnections, onFault } = options;
+  let closing = false;
+  const part = createAdminApp({ ...options, isClosing: () => closing });
+  const server = createHttpServer(
+    listenThrough(part.app, onFault),
+    { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret, isEnding: () => closing },
+    {
+      onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }),
+      onListenerError: onFault,
+    },
+  );
+  const names = { host: 'ADMIN_HOST', port: 'ADMIN_PORT' };
+  const url = await listen(server, hosts.listensOn, options.port, { settings: names }).catch(
+    (error: unknown) => {
+      part.close();
+      throw error;
+    },
+  );
+  return {
+    url,
+    close() {
+      closing = true;
+      part.close();
+      return closeServer(server, graceMs, () => {});
+    },
+  };
 }

@@ -8,7 +8,7 @@
 
 import type { AccessLine, RefusalFields } from '../edge/access-log.ts';
 import { baseOf, usualBase } from '../edge/operation.ts';
-import { toHundredths } from '../exchange/durations.ts';
+import { toHundredths } from '../exchange/figures.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { AttemptSpan, AttemptSpans, RequestSpan, Trace, WaitingPlace } from '../exchange/trace.ts';
 import { importModule, importProblem, type LoadModule, PackageError } from '../files/optional-package.ts';
