@@ -3,8 +3,8 @@
  * one of TRUSTED_PROXIES. What stands before that hop may be its own invention. The answer is for the log and the limit of
  * failed authentications; nothing is granted by it. Pure: no `this`, no I/O, no clock.
  */
-import { BlockList, isIP } from 'node:net';
-import { canonicalAddress, parseNetwork } from '../http/address.ts';
+import { isIP } from 'node:net';
+import { canonicalAddress, matchNetworks, parseNetwork } from '../http/address.ts';
 import { splitUnquoted, trimBlanks } from '../http/fields.ts';
 
 /**
@@ -18,16 +18,11 @@ export type FindPeer = (connected: string | undefined, rawHeaders: readonly stri
 /** @param proxies addresses and networks, and `unix` for the other end of a Unix socket */
 export function findPeerBehind(proxies: readonly string[]): FindPeer {
   if (proxies.length === 0) return (connected) => connected;
-  const networks = new BlockList();
-  for (const proxy of proxies) {
-    const network = parseNetwork(proxy);
-    if (network !== undefined) networks.addSubnet(network.address, network.prefix, network.family);
-  }
+  const isInNetworks = matchNetworks(proxies.flatMap((proxy) => parseNetwork(proxy) ?? []));
   const trustsSocket = proxies.includes('unix');
   const isTrusted = (address: string | undefined): boolean => {
     if (address === undefined) return trustsSocket;
-    const canonical = canonicalAddress(address);
-    return networks.check(canonical, canonical.includes(':') ? 'ipv6' : 'ipv4');
+    return isInNetworks(canonicalAddress(address));
   };
 
   /** @param hops the nearest one last; `undefined` for one that gives no address */
