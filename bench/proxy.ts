@@ -1,6 +1,6 @@
 /**
  * What a read costs on its way out through Squid and through tinyproxy, beside one that goes by itself: the built gateway
- * before a stand-in with TLS, one request after another, each with a query of its own. Ends with 1 where a connection is
+ * before a stand-in with TLS, one request after another, each with a query of its own. Ends with 1 where connections are
  * not kept, or Squid's way costs more.
  *
  *   npm run bench:proxy [-- --rounds 5] [--seconds 3]
@@ -12,7 +12,7 @@ import { parseArgs } from 'node:util';
 import { makeCertificate } from '../test/support/certificate.ts';
 import { standInFor, temporaryFolder } from '../test/support/process.ts';
 import { realProxies, startRealProxy } from '../test/support/proxy.ts';
-import { type Contender, root, startGateway } from './contenders.ts';
+import { root, startGateway } from './contenders.ts';
 import { measuredCore } from './cores.ts';
 import { own } from './owner.ts';
 import { alternate, ratio } from './rounds.ts';
@@ -36,6 +36,7 @@ execFileSync('npm', ['run', '--silent', 'build'], { stdio: 'inherit', cwd: root 
 const missed: string[] = [];
 await own(async (owner) => {
   const folder = temporaryFolder(owner);
+  const around = { folder, upstreamOrigin: '', upstreamUrl: '', bytes: 0, core: measuredCore };
   const tls = makeCertificate({ addresses: ['127.0.0.1', host] });
   const authorities = join(folder, 'authorities.pem');
   writeFileSync(authorities, tls.cert);
@@ -45,8 +46,8 @@ await own(async (owner) => {
     const standIn = await standInFor(owner, { tls, accounts: 15, recordRequests: false });
     const url = `https://${host}:${new URL(standIn.url).port}/api`;
     const proxy = name === 'none' ? undefined : await startRealProxy(owner, name);
-    const contender: Contender = await startGateway(
-      { folder, upstreamOrigin: '', upstreamUrl: url, bytes: 0, core: measuredCore },
+    const contender = await startGateway(
+      { ...around, upstreamUrl: url },
       {
         name,
         settings: {
@@ -62,17 +63,20 @@ await own(async (owner) => {
   const started = [await start('none')];
   for (const name of realProxies) started.push(await start(name));
   const contenders = started.map(({ contender }) => contender);
-  const around = { folder, upstreamOrigin: '', upstreamUrl: '', bytes: 0, core: measuredCore };
   const options = { rounds, seconds, warmUpSeconds: 3, connections: 1, reads: 'new' as const };
+  // The end of a load may abandon a read, and its connection with it.
+  const mostConnections = 1 + rounds + 1;
   const measured = await alternate(contenders, around, options);
 
   write('| proxy | CPU | in all | connections and handshakes for the reads |');
   write('|---|---|---|---|');
   for (const [at, { name, cpuUsPerRequest, p50Ms, cpuByRound }] of measured.entries()) {
     const { connections = 0, total = 0 } = started[at]?.counts ?? {};
-    write(`| ${name} | ${cpuUsPerRequest.toFixed(0)} µs | ${p50Ms.toFixed(2)} ms | ${connections} for ${total} |`);
+    write(
+      `| ${name} | ${cpuUsPerRequest.toFixed(0)} µs | ${p50Ms.toFixed(2)} ms | ${connections} for ${total} |`,
+    );
     const cpu = ratio(cpuByRound, measured[0]?.cpuByRound ?? []);
-    if (connections > 1) missed.push(`${name}: ${connections} connections for reads one after another`);
+    if (connections > mostConnections) missed.push(`${name}: ${connections} connections for ${total} reads`);
     if (name === 'squid' && cpu > mostCpu)
       missed.push(`a read through ${name} takes ${cpu.toFixed(2)} × the CPU time, not ${mostCpu} ×`);
   }

@@ -41,7 +41,9 @@ function write(text: string): void {
 }
 
 makeProgram();
-write(`${restarts} restarts, 12 connections that ask without a pause; tcp_migrate_req is ${Number(migrates())}\n`);
+write(
+  `${restarts} restarts, 12 connections that ask without a pause; tcp_migrate_req is ${Number(migrates())}\n`,
+);
 write('| | requests | lost | refused | reset in the queue |');
 write('|---|---|---|---|---|');
 const missed: string[] = [];
@@ -56,7 +58,8 @@ for (const way of waysToRestart) {
     write(`| ${way} | ${requests} | ${lost} | ${refused} | ${reset} |`);
     if (lost + refused > 0) missed.push(`${way}: ${[...new Set(failures)].join(', ')}`);
     const most = way === 'REUSE_PORT=on' && !migrates() ? mostReset * requests : 0;
-    if (reset > most) missed.push(`${way}: ${reset} of ${requests} were reset, more than ${Math.floor(most)}`);
+    if (reset > most)
+      missed.push(`${way}: ${reset} of ${requests} were reset, more than ${Math.floor(most)}`);
   });
 }
 for (const promise of missed) write(`MISSED: ${promise}`);
