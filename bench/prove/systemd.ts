@@ -5,10 +5,11 @@
  *
  *   unshare --net --mount node bench/prove/systemd.ts     (it takes root)
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { blocksOf, readDocument, root } from '../../test/support/documents.ts';
 import { copyProgram, makeProgram } from '../../test/support/program.ts';
 import { standInKey, startStandIn } from '../../test/support/stand-in/stand-in.ts';
@@ -17,6 +18,7 @@ import { makeGroup } from '../cgroup.ts';
 import { accounts, expectNewNetwork, expectThat, run } from './subject.ts';
 import { Suite } from './suite.ts';
 
+const runAside = promisify(execFile);
 const host = '127.0.0.1';
 const units = '/run/units';
 const console = '/run/console';
@@ -75,6 +77,7 @@ function removeGroups(folder: string): void {
 }
 
 let systemd: ChildProcess | undefined;
+let store: ChildProcess | undefined;
 
 /** @returns its process id, as seen from here */
 async function startSystemd(within: readonly string[]): Promise<string> {
@@ -116,20 +119,24 @@ const version = /^systemd \d+ \((.*?)\)/.exec(run('systemctl', '--version'))?.[1
 const suite = new Suite('systemd as process 1', version, 'journald, udev and what else a machine starts');
 try {
   const pid = await startSystemd(group?.command ?? []);
-  const sh = (script: string): string =>
-    run('nsenter', '-t', pid, '--pid', '--mount', '--cgroup', 'sh', '-ec', `cd ${checkout}; ${script}`);
+  // Not one that waits for it: upstream and callers go on meanwhile.
+  const sh = async (script: string): Promise<string> => {
+    const words = ['-t', pid, '--pid', '--mount', '--cgroup', 'sh', '-ec', `cd ${checkout}; ${script}`];
+    return (await runAside('nsenter', words)).stdout;
+  };
   /** The block of the page that has this line. */
-  const follow = (line: string): string => {
+  const follow = (line: string): Promise<string> => {
     const block = blocksOf(readDocument('deploy/README.md')).find(({ text }) => text.includes(`${line}\n`));
     if (block === undefined) throw new Error(`deploy/README.md has no block with: ${line}`);
     return sh(block.text);
   };
-  const state = (unit: string): string => sh(`systemctl is-active ${unit} || true`).trim();
+  const state = async (): Promise<string> =>
+    (await sh('systemctl is-active analytics-gateway || true')).trim();
   const answers = async (path: string, headers: Record<string, string> = {}): Promise<number> =>
     (await fetch(`http://${host}:8080${path}`, { headers })).status;
   const untilReady = async (): Promise<void> => {
     for (let tries = 0; tries < 600; tries++) {
-      if (state('analytics-gateway') === 'failed') break;
+      if ((await state()) === 'failed') break;
       if ((await answers('/readyz').catch(() => 0)) === 200) return;
       await sleep(100);
     }
@@ -146,7 +153,7 @@ try {
     for (let count = 0; count < restarts; count++) {
       const { answered } = load;
       while (load.answered < answered + 200) await sleep(20);
-      sh(`systemctl restart ${names[count % names.length]}`);
+      await sh(`systemctl restart ${names[count % names.length]}`);
     }
     await load.stop();
     process.stdout.write(
@@ -156,37 +163,65 @@ try {
   };
 
   await suite.try('the steps of the page start the gateway', async () => {
-    follow('systemctl daemon-reload && systemctl enable --now analytics-gateway');
+    await follow('systemctl daemon-reload && systemctl enable --now analytics-gateway');
     await untilReady();
   });
   await suite.try('a token that is made as the page says is known after the restart', async () => {
-    const token = /wag_\S+/.exec(follow('systemctl restart analytics-gateway'))?.[0];
+    const token = /wag_\S+/.exec(await follow('systemctl restart analytics-gateway'))?.[0];
     await untilReady();
     headers = { authorization: `Bearer ${token}` };
     expectThat((await answers(accounts, headers)) === 200, 'the token is not known');
   });
   await suite.try('the unit runs as a user of its own, and a reload keeps it running', async () => {
-    const main = sh('systemctl show -P MainPID analytics-gateway').trim();
-    expectThat(!/^Uid:\s+0\b/m.test(sh(`cat /proc/${main}/status`)), 'it runs as root');
-    sh('systemctl reload analytics-gateway');
-    expectThat(state('analytics-gateway') === 'active', 'it ended');
+    const main = (await sh('systemctl show -P MainPID analytics-gateway')).trim();
+    expectThat(!/^Uid:\s+0\b/m.test(await sh(`cat /proc/${main}/status`)), 'it runs as root');
+    await sh('systemctl reload analytics-gateway');
+    expectThat((await state()) === 'active', 'it ended');
   });
   await suite.try(
     'behind the socket of the page, ten restarts under load lose and refuse nothing',
     async () => {
       writeFileSync('/etc/analytics-gateway/settings.env', settings);
-      follow('systemctl enable --now analytics-gateway.socket && systemctl restart analytics-gateway');
+      await follow('systemctl enable --now analytics-gateway.socket && systemctl restart analytics-gateway');
       await untilReady();
       const failures = await restart('analytics-gateway');
       expectThat(failures.length === 0, `${failures.length}: ${[...new Set(failures)].join(', ')}`);
     },
   );
+  await suite.try('wrong settings make the start fail at once, and none is tried again', async () => {
+    await sh('echo CACHE_TTL=never >>/etc/analytics-gateway/settings.env');
+    const said = await sh(
+      'systemctl restart analytics-gateway 2>&1 || systemctl show -P NRestarts analytics-gateway',
+    );
+    expectThat(/failed/.test(said) && /^0$/m.test(said), said);
+    await sh('sed -i /CACHE_TTL/d /etc/analytics-gateway/settings.env; systemctl start analytics-gateway');
+  });
   await suite.try('a gateway that is killed is started again, and callers wait meanwhile', async () => {
-    sh('systemctl kill --signal=SIGKILL analytics-gateway');
+    await sh('systemctl kill --signal=SIGKILL analytics-gateway');
     expectThat((await answers(accounts, headers)) === 200, 'a caller was refused');
+  });
+  await suite.try('two processes of the template go on while one after the other is restarted', async () => {
+    await sh('systemctl disable --now analytics-gateway.socket analytics-gateway; groupadd --force valkey');
+    await sh('install -d -g valkey /run/valkey');
+    const words = [
+      '--port',
+      '0',
+      '--unixsocket',
+      '/run/valkey/valkey-server.sock',
+      '--unixsocketperm',
+      '777',
+    ];
+    store = spawn('redis-server', words, { cwd: '/run/valkey', stdio: 'ignore' });
+    writeFileSync('/etc/analytics-gateway/settings.env', `${settings}HOST=${host}\n`);
+    await follow('systemctl daemon-reload && systemctl enable --now analytics-gateway@1 analytics-gateway@2');
+    await untilReady();
+    const failures = await restart('analytics-gateway@1', 'analytics-gateway@2');
+    const others = failures.filter((failure) => failure !== 'fresh ECONNRESET');
+    expectThat(others.length === 0, `${others.length}: ${[...new Set(others)].join(', ')}`);
   });
 } finally {
   systemd?.kill('SIGKILL');
+  store?.kill();
   await standIn.close();
   await sleep(500);
   if (group !== undefined) removeGroups(group.folder);

@@ -1,4 +1,5 @@
 /** A gateway that is replaced while callers go on: behind a socket that is held for it, and beside its successor. */
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { findOnPath } from '../support/find-on-path.ts';
@@ -33,6 +34,25 @@ describe('HOST=fd:3', () => {
     expect(stderr).toContain('HOST=fd:7 names no socket that this process was started with');
     const { CALLERS_FILE: _, ...without } = settings;
     expect((await run(owner, ['serve'], { settings: without })).stderr).toContain('CALLERS_FILE is not set');
+  });
+
+  it('a systemd that waits for it is told once the gateway listens, by a program that gets no secret', async (owner) => {
+    const folder = temporaryFolder(owner);
+    const [program, told] = [join(folder, 'systemd-notify'), join(folder, 'told')];
+    writeFileSync(program, `#!/bin/sh\n(echo "$@"; export) >${told}.new; mv ${told}.new ${told}\n`, {
+      mode: 0o755,
+    });
+    const waiting = { NOTIFY_SOCKET: '/run/notify', PATH: `${folder}:/bin:/usr/bin` };
+    const settings = await settingsOf(owner, { HOST: host, ...waiting });
+    const gateway = start(owner, ['serve'], { settings });
+    await listening(gateway);
+    await until(() => existsSync(told));
+    expect(readFileSync(told, 'utf8')).toMatch(/^--ready\n[\s\S]*NOTIFY_SOCKET='?\/run\/notify/);
+    expect(readFileSync(told, 'utf8')).not.toContain('UPSTREAM_API_KEY');
+    rmSync(program);
+    await end(gateway);
+    const unable = start(owner, ['serve'], { settings: { ...settings, PATH: folder } });
+    await unable.printed(/systemd could not be told that the gateway listens/);
   });
 
   const activate = findOnPath('systemd-socket-activate');
