@@ -44,6 +44,22 @@ describe('the bytes of several flows', () => {
     expect(get(store, 'greedy0', 'greedy')).toBeUndefined();
   });
 
+  it('a put looks at few shares, however many people of a caller have stored something', () => {
+    const store = storeOf(4_000_000);
+    const person = (at: number) =>
+      `staff/${(at * 7_919).toString(16).padStart(12, '0').split('').reverse().join('')}`;
+    for (let at = 0; at < 3_000; at++) put(store, `own${at}`, 1_000, person(at));
+    const looks = vi.spyOn(performance, 'now');
+    onTestFinished(() => looks.mockRestore());
+    const context = contextFor({ name: person(0) });
+    context.join({ name: person(1) });
+    const answer = { ...answerOf(200), body: 'x'.repeat(100_000) };
+    store.put('one more', requestWith(context), answer, judgeAnswer(answer, defaults), []);
+    const { evictions } = store.snapshot();
+    expect(evictions).toBeGreaterThan(0);
+    expect(looks.mock.calls.length / evictions).toBeLessThan(2_000);
+  });
+
   it('a flow that is alone may use all bytes, and gives back what is beyond its share', () => {
     const store = storeOf(1_000_000);
     for (let at = 0; at < 100; at++) put(store, `greedy${at}`, 90_000, 'greedy');

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { requestFields, responseFields } from '../../src/documents/message-fields.ts';
+import { requestFields, responseFields } from '../../src/documents/components.ts';
 import {
   bodyFields,
   documentedFields,
