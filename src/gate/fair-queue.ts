@@ -180,13 +180,8 @@ export function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQue
     context.flows.map((flow) => ({ arrivedMs, ...flow })),
   );
   return [...Map.groupBy(places, ({ name }) => name)].map(([name, queued]) => {
-    const requests = queued.filter(({ background }) => !background);
-    const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
-    return {
-      name,
-      waiting: requests.length,
-      oldestWaitSeconds: toSeconds(oldestWaitMs),
-      refreshes: queued.length - requests.length,
-    };
+    const waitsMs = queued.flatMap(({ arrivedMs, background }) => (background ? [] : [nowMs - arrivedMs]));
+    const oldestWaitSeconds = toSeconds(Math.max(0, ...waitsMs));
+    return { name, waiting: waitsMs.length, oldestWaitSeconds, refreshes: queued.length - waitsMs.length };
   });
 }

@@ -91,6 +91,8 @@ export class Scheduler<T extends Queued> {
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
   readonly underWay: Permit[] = [];
+  /** Attempts under way that the windows count already, for another gateway knows of them. */
+  readonly counted = new WeakSet<Permit>();
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   readonly counts = { sent: 0, throttled: 0, answered: 0 };
 
@@ -166,7 +168,8 @@ export class Scheduler<T extends Queued> {
     const at = this.underWay.indexOf(permit);
     if (at !== -1) this.underWay.splice(at, 1);
     if (outcome === 'unused') this.#giveBack(permit);
-    else if (at !== -1) for (const window of this.windows) window.ended(permit.flow, nowMs);
+    else if (at !== -1 && !this.counted.has(permit))
+      for (const window of this.windows) window.ended(permit.flow, nowMs);
     if (outcome === 'answered') this.counts.answered++;
     const isAnswer = outcome === 'answered' || outcome === 'broken';
     if (typeof outcome === 'object') {
@@ -196,12 +199,13 @@ export class Scheduler<T extends Queued> {
     this.advance(nowMs);
     const { state, perMs, closedUntilMs, statedUntilMs } = this.record;
     const inFlight = this.underWay.length;
+    const uncounted = this.uncounted.length;
     const heldUntilMs = Math.max(closedUntilMs, this.fields.turnMs(inFlight, nowMs));
     return {
       state,
       attemptsPerSecond: perMs > 0 ? perMs * 1000 : null,
       window: this.#window(),
-      limits: this.windows.map((window) => window.snapshot(inFlight, nowMs)),
+      limits: this.windows.map((window) => window.snapshot(uncounted, nowMs)),
       inFlight,
       waiting: this.queue.size,
       closedForSeconds: toSeconds(heldUntilMs - nowMs),
@@ -236,9 +240,14 @@ export class Scheduler<T extends Queued> {
     return held < 3 * (this.#window() - this.underWay.length);
   }
 
+  /** Attempts under way that take a place of each window beside what the windows count. */
+  get uncounted(): readonly Permit[] {
+    return this.windows.length === 0 ? [] : this.underWay.filter((permit) => !this.counted.has(permit));
+  }
+
   /** When stated limits let an attempt of the first of these flows go, behind so many others. */
   #statedMs(flows: Iterable<Flow>, ahead: number, nowMs: number): number {
-    const others = ahead + this.underWay.length;
+    const others = ahead + this.uncounted.length;
     const turnMs = (flow: Flow) =>
       Math.max(nowMs, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
     // None goes sooner, so thousands of flows that wait equally long are not all looked at.
@@ -248,7 +257,7 @@ export class Scheduler<T extends Queued> {
       firstMs = Math.min(firstMs, turnMs(flow));
       if (firstMs <= leastMs) break;
     }
-    return Math.max(firstMs, this.fields.turnMs(others, nowMs));
+    return Math.max(firstMs, this.fields.turnMs(ahead + this.underWay.length, nowMs));
   }
 
   #mayGo(flow: Flow, nowMs: number): boolean {
@@ -299,8 +308,8 @@ export class Scheduler<T extends Queued> {
 }
 
 /** What the gate asks: a scheduler of its own, or one that takes turns with those of other gateways (fleet/). */
-type Inner = 'queue' | 'counts' | 'windows' | 'underWay' | 'send' | 'tooLate' | 'advance';
-export type Scheduling<T extends Queued> = Omit<Scheduler<T>, Inner>;
+type Asked = 'admit' | 'enter' | 'leave' | 'moved' | 'expired' | 'clear' | 'next' | 'settled' | 'snapshot';
+export type Scheduling<T extends Queued> = Pick<Scheduler<T>, Asked | 'record' | 'fields'>;
 
 /** @param wake to be called when turns have come by themselves, with the requests that get none */
 export type MakeScheduler = <T extends Queued>(

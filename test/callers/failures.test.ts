@@ -6,7 +6,7 @@ afterEach(() => vi.useRealTimers());
 
 const kinds: readonly FailureKind[] = ['no-credential', 'token', 'signature'];
 
-it('failures are remembered for ten thousand addresses, and the eldest is forgotten for the next', () => {
+it('failures are remembered for ten thousand addresses, and the oldest is forgotten for the next', () => {
   const failures = limitFailures(1);
   const addressOf = (number: number): string => `10.0.${number >> 8}.${number & 255}`;
   const isLimited = (number: number): boolean => failures.count(addressOf(number), 'token') > 0;
