@@ -7,7 +7,7 @@ import { readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { build, type Plugin } from 'rolldown';
 import { transformSync } from 'rolldown/utils';
-import { bundlePage } from './src/browser/bundle.ts';
+import * as pageTexts from './src/browser/pages.ts';
 import { optionalPackages } from './src/files/optional-package.ts';
 
 const ownPackage = JSON.parse(readFileSync('package.json', 'utf8')) as {
@@ -47,7 +47,7 @@ await build({
   external: Object.keys(optionalPackages),
   // Its CommonJS build asks for its parts in a way that no bundler follows.
   resolve: { alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' } },
-  plugins: [pageTexts(), libraries(), oneByteSources()],
+  plugins: [pagesAsTexts(), libraries(), oneByteSources()],
   logLevel: 'warn',
   output: {
     dir: folder,
@@ -85,18 +85,15 @@ function declarations(): Plugin {
 }
 
 /** What pages carry goes into the program as texts. */
-function pageTexts(): Plugin {
+function pagesAsTexts(): Plugin {
   return {
-    name: 'page-texts',
-    async transform(_code, id) {
-      const folder = /src\/browser\/(console|api-page)\.ts$/.exec(id)?.[1] as
-        | 'console'
-        | 'api-page'
-        | undefined;
-      if (folder === undefined) return null;
-      const { script, style } = await bundlePage(folder);
-      const code = `export const script = ${JSON.stringify(script)};\nexport const style = ${JSON.stringify(style)};`;
-      return { code, moduleType: 'js' };
+    name: 'pages-as-texts',
+    transform(_code, id) {
+      if (!id.endsWith('/src/browser/pages.ts')) return null;
+      const texts = Object.entries(pageTexts).map(
+        ([name, text]) => `export const ${name} = ${JSON.stringify(text)};`,
+      );
+      return { code: texts.join('\n'), moduleType: 'js' };
     },
   };
 }

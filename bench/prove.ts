@@ -24,9 +24,13 @@ interface Part {
 
 // `npm ci --prefix bench/prove --ignore-scripts`
 const [prism, stryker] = ['bench/prove/node_modules/.bin/prism', 'bench/prove/node_modules/.bin/stryker'];
+// `npm ci --prefix test/libraries`
+const libraries = 'test/libraries/node_modules';
 const serverPrograms = new Set(httpServers.map(({ program }) => program));
 const parts: Readonly<Record<string, Part>> = {
-  aws: { needs: ['moto_server'], command: ['node', 'bench/prove/aws-secrets.ts'] },
+  aws: { needs: ['moto_server', libraries], command: ['node', 'bench/prove/aws-secrets.ts'] },
+  google: { needs: ['drongo', libraries], command: ['node', 'bench/prove/google-secrets.ts'] },
+  vault: { needs: [['bao', 'vault']], command: ['node', 'bench/prove/vault.ts'] },
   faults: { needs: ['strace', 'gcc'], command: ['node', 'bench/prove/faults.ts'] },
   clocks: { needs: ['faketime'], command: ['node', 'bench/prove/clocks.ts'] },
   // In a network of its own: what iptables drops there is of no other program. It takes root.
@@ -44,15 +48,7 @@ const parts: Readonly<Record<string, Part>> = {
     ]),
   ),
   clients: {
-    needs: [
-      'schemathesis',
-      'openapi-python-client',
-      'redbot',
-      'mypy',
-      'go',
-      prism,
-      'test/libraries/node_modules',
-    ],
+    needs: ['schemathesis', 'openapi-python-client', 'redbot', 'mypy', 'go', prism, libraries],
     command: ['node', 'bench/prove/clients.ts'],
   },
   mutants: { needs: [stryker], command: ['node', 'bench/prove/mutants.ts'] },
@@ -99,7 +95,9 @@ for (const [name, part] of Object.entries(parts)) {
   const missing = part.needs.filter((need) => ![need].flat().some(isThere));
   if (missing.length > 0) {
     const needed = missing.map((need) => [need].flat().join(' or ')).join(', ');
-    process.stdout.write(`${name}: SKIPPED, not there: ${needed}\n`);
+    process.stdout.write(
+      `${name}: SKIPPED, not there: ${needed} (docs/security.md says how to get all that parts need)\n`,
+    );
     if (process.env['REQUIRE_PROOFS'] === 'true') process.exitCode = 1;
     continue;
   }

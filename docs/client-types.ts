@@ -1,6 +1,7 @@
 /** The types of the client for TypeScript, `src/client/operations.ts`, from the OpenAPI document. */
+
+import type { Schema } from '../src/documents/components.ts';
 import type { OpenApiDocument } from '../src/documents/openapi.ts';
-import type { Schema } from '../src/documents/responses.ts';
 
 /**
  * The file's whole text, formatted.

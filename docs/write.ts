@@ -11,7 +11,7 @@ import { judgeHealth } from '../src/admin/health.ts';
 import { metricsOf } from '../src/admin/metrics.ts';
 import { processMetrics } from '../src/admin/runtime.ts';
 import { describedSettings } from '../src/config/settings.ts';
-import { cacheDirectives, validators } from '../src/documents/message-fields.ts';
+import { cacheDirectives, validators } from '../src/documents/components.ts';
 import { describeApi } from '../src/documents/openapi.ts';
 import { problems } from '../src/errors.ts';
 import { specifiedOperations } from '../src/operations.ts';

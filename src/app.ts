@@ -4,6 +4,7 @@ import { Hono } from 'hono';
 import type { Authenticator } from './callers/authenticator.ts';
 import { unnamedWorkspace } from './callers/caller.ts';
 import type { CallerLimits } from './callers/limit.ts';
+import type { Config } from './config/config.ts';
 import {
   type DescribedGateway,
   type DocumentHandler,
@@ -27,8 +28,10 @@ import {
   searchForCredentials,
 } from './edge/authenticate.ts';
 import { type BufferedResponsesOptions, limitBufferedResponses } from './edge/buffered-responses.ts';
+import { CallerContexts } from './edge/caller-context.ts';
 import {
   corsHeaders,
+  corsPolicy,
   guardHost,
   guardOrigin,
   type HostOptions,
@@ -37,13 +40,13 @@ import {
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import type { EdgeWorkspace } from './edge/inbound.ts';
 import { refuseMethod, refuseUnknown, selectOperation } from './edge/operation.ts';
-import type { FindPeer } from './edge/peer.ts';
 import { renderProblems } from './edge/problems.ts';
-import { documentFields } from './edge/reply-fields.ts';
+import { documentFields, prepareReplies } from './edge/reply-fields.ts';
+import type { FindPeer } from './edge/request-head.ts';
 import { identifyRequest } from './edge/request-ids.ts';
 import { GatewayError } from './errors.ts';
 import { compose } from './exchange/layer.ts';
-import type { Operation } from './operations.ts';
+import { type Operation, operationsOf } from './operations.ts';
 import type { AddRoutes } from './routes.ts';
 
 export interface AppOptions {
@@ -73,6 +76,28 @@ export interface AppOptions {
   readonly findPeer: FindPeer;
   /** While the gateway stops, every reply ends its connection. */
   readonly isDraining: () => boolean;
+}
+
+/** What settings and callers say of the inbound layers: also for `explain`, which has no gateway. */
+export function inboundRules(
+  config: Config,
+  authenticator: Pick<Authenticator, 'admitsAnonymous' | 'credentialHeaders'>,
+  contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT }),
+) {
+  const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
+  const cors = corsPolicy(config, () => authenticator.credentialHeaders);
+  const { ALLOWED_HOSTS: allowed } = config;
+  return {
+    operations: operationsOf(config),
+    host: { allowed: allowed && new Set(allowed), admitsAnonymous },
+    origin: { cors, admitsAnonymous },
+    forward: {
+      contexts,
+      prepare: prepareReplies(config),
+      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
+      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
+    },
+  };
 }
 
 /**

@@ -203,7 +203,7 @@ describe('the rules that keep the key in are kept', () => {
     sources.filter(({ path, code }) => !allowed(path) && pattern.test(code)).map(({ path }) => path);
 
   /** Programs as texts, for browsers and for people to copy: the gateway does not run them. */
-  const textsForReaders = ['browser/console/main.ts', 'browser/api-page/main.ts', 'documents/examples.ts'];
+  const textsForReaders = ['browser/console/main.ts', 'browser/api-page/main.ts', 'documents/api-page.ts'];
 
   it('only credential.ts and the key’s own room take its value out', () => {
     expect(
@@ -256,7 +256,6 @@ describe('the rules that keep the key in are kept', () => {
     'cache/cache-control.ts',
     'cache/cache-key.ts',
     'cache/cache-rules.ts',
-    'cache/repeated-ids.ts',
     'cache/shared-reads.ts',
     'callers/bucket.ts',
     'callers/callers-file.ts',
@@ -265,9 +264,8 @@ describe('the rules that keep the key in are kept', () => {
     'callers/jwt-rule.ts',
     'config/values.ts',
     'documents/openapi.ts',
-    'documents/responses.ts',
+    'documents/components.ts',
     'edge/cross-origin.ts',
-    'edge/peer.ts',
     'edge/representation.ts',
     'edge/request-head.ts',
     'edge/request-ids.ts',

@@ -6,15 +6,14 @@
  */
 import { describe, expect, it } from 'vitest';
 import { directiveFields, directiveSeconds, parseCacheControl } from '../src/cache/cache-control.ts';
-import { exactRequestKey, varyNames } from '../src/cache/cache-key.ts';
+import { exactRequestKey, repeatsIds, varyNames } from '../src/cache/cache-key.ts';
 import { readValidators } from '../src/cache/cache-rules.ts';
-import { mayCompress } from '../src/cache/compress.ts';
-import { repeatsIds } from '../src/cache/repeated-ids.ts';
+import { mayCompress } from '../src/cache/store-response.ts';
 import { holdsCredential, presentedCredential, presentedValues } from '../src/callers/credential.ts';
 import { parseFlySource } from '../src/callers/fly.ts';
 import { claimedOrigin } from '../src/callers/jwt-rule.ts';
+import { readRefusedHead, refusalFields } from '../src/edge/access-log.ts';
 import { shownLibraryText } from '../src/edge/log-members.ts';
-import { readRefusedHead, refusalFields } from '../src/edge/refusal-fields.ts';
 import { chooseCoding, isNotModified } from '../src/edge/representation.ts';
 import { headRefusal, requestTarget } from '../src/edge/request-head.ts';
 import { traceParentOf, traceStateOf } from '../src/edge/request-ids.ts';

@@ -2,8 +2,10 @@
  * The console: one page that shows what `/events` tells. It has no framework and loads nothing from elsewhere; the
  * browser runs only its script and applies only its style, by their digests.
  */
-import { script, style } from '../browser/console.ts';
+import { consoleTexts } from '../browser/pages.ts';
 import { documentFields, pageFields } from '../edge/reply-fields.ts';
+
+const { script, style } = consoleTexts;
 
 const charts = [
   ['traffic', 'Requests', 'a second'],

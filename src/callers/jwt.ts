@@ -1,6 +1,6 @@
 /**
  * Authenticates callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
- * it expires, so that a hit needs no promise. Loaded by `jwt-logins.ts` where a caller has `jwt`.
+ * it expires, so that a hit needs no promise. Loaded by `authenticator.ts` where a caller has `jwt`.
  */
 import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';

@@ -1,4 +1,7 @@
-/** Opens what `check.ts` asks: stores, upstream, logins. It is loaded once the settings are found right. */
+/**
+ * Opens what `check.ts` asks: stores, upstream, logins. Loaded once the settings are found right: it brings undici, which
+ * takes half of a start.
+ */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { callersFileRules } from '../callers/callers-file.ts';
 import { callersOf } from '../callers/callers-snapshot.ts';
@@ -14,9 +17,9 @@ import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
 import type { KeyStore } from '../key/store.ts';
 import { operationsOf } from '../operations.ts';
+import { SharedBudget } from '../upstream/budgets.ts';
 import { attachKey, checkThrough, retryWithKey } from '../upstream/credential.ts';
 import { sendUpstream } from '../upstream/transport.ts';
-import { SharedBudget } from '../upstream/workspace-budgets.ts';
 import type { CheckParts } from './check.ts';
 import type { LearnedLimit, LoginTrial } from './check-report.ts';
 import { askGateway } from './healthcheck.ts';

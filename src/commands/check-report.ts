@@ -1,6 +1,6 @@
 /**
- * What `check.ts` reports: what an outcome means, the members of its JSON, and the same as lines for people. Pure: no I/O,
- * no clock.
+ * What `check.ts` reports: what an outcome means, the verdict, the members of its JSON, and the same as lines for people.
+ * Pure: no I/O, no clock.
  */
 
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
@@ -8,6 +8,7 @@ import { ProxyError } from '../exchange/proxy.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
 import type { StatedLimit } from '../http/stated-wait.ts';
 import { visible } from '../log/text-lines.ts';
+import { specifiedOperations } from '../operations.ts';
 
 /** What `--json` prints. */
 export interface CheckReport {
@@ -108,6 +109,47 @@ export interface AllReport {
   readonly summary: string;
   readonly warnings: readonly string[];
   readonly workspaces: readonly WorkspaceReport[];
+}
+
+/** What a read is skipped for is told by another one, or is no fault. */
+const harmless: readonly CallReport['outcome'][] = [
+  'accepted',
+  'rate-limited',
+  'parameters-missing',
+  'skipped',
+];
+
+/** Why the gateway could not work, or not as well as the settings ask for; `undefined` where all is well. */
+export function shortcoming(
+  {
+    calls,
+    previousKey,
+    sharedStore,
+    logins = [],
+  }: Pick<CheckReport, 'calls' | 'previousKey' | 'sharedStore' | 'logins'>,
+  fellBack: boolean,
+): string | undefined {
+  if (calls.every(({ outcome }) => ['rate-limited', 'skipped'].includes(outcome))) {
+    return 'The upstream limits requests now, so whether the gateway could work is not known yet.';
+  }
+  const accepted = calls.some((call) => call.outcome === 'accepted');
+  const failed = calls.find((call) => !harmless.includes(call.outcome));
+  if (failed !== undefined) {
+    const isSpecified = specifiedOperations.some(({ path }) => path === failed.path);
+    return isSpecified ? failed.meaning : 'The gateway could work, but not for each read of UPSTREAM_READS.';
+  }
+  if (!accepted) return calls.find((call) => call.outcome !== 'skipped')?.meaning ?? '';
+  if (fellBack) {
+    return 'The gateway could work, but the upstream refuses the newest key and takes the previous one.';
+  }
+  if (previousKey?.ok === false) {
+    return 'The gateway could work, but there would be no previous key to fall back to.';
+  }
+  if (sharedStore?.ok === false) return 'The gateway could work, but alone: it cannot use the shared store.';
+  const dead = logins.flatMap(({ ok, callers }) => (ok ? [] : callers));
+  return dead.length === 0
+    ? undefined
+    : `The gateway could work, but company logins of ${dead.join(', ')} would get 401.`;
 }
 
 /** A report as lines: what a store or a server says may hold characters that steer a terminal. */

@@ -2,12 +2,12 @@
  * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
  * settings, the key's store, the two calls of the upstream's specification, and the reads that were added to them. It does
  * not listen. This file asks in order and judges, with parts that it is given; `run-check.ts` calls it for the settings of
- * the command, `check-parts.ts` opens the parts, `check-report.ts` has the words.
+ * the command, `check-parts.ts` opens the parts; `check-report.ts` has the verdict and the words.
  */
-import { waitAtMost } from '../exchange/deadline.ts';
+
 import { type Answer, plainRead, type UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
-import { timedContext } from '../exchange/request-context.ts';
+import { timedContext, waitAtMost } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
 import { namesBase, patternFor } from '../http/links.ts';
@@ -29,6 +29,7 @@ import {
   meaningOfFailure,
   meaningOfStatus,
   operationRefused,
+  shortcoming,
   titleOf,
   type WorkspaceReport,
 } from './check-report.ts';
@@ -98,7 +99,6 @@ const notAsked = 'It was not asked, because the call before failed.';
 const notAskedYet = 'It was not asked, because the upstream wants to be left alone for that long.';
 const notAskedLimited = 'It was not asked, because the upstream limits requests now.';
 const hasParameter = 'It was not asked: a check cannot know what stands for the parameter in it.';
-const limitedNow = 'The upstream limits requests now, so whether the gateway could work is not known yet.';
 
 /** @returns the exit status: 0 the gateway could work, 1 it could not, 2 the settings are wrong */
 export async function check(options: CheckOptions): Promise<0 | 1 | 2> {
@@ -211,15 +211,9 @@ async function examineKey(
   const logins = (await tryLogins?.()) ?? [];
   const stated: StatedLimit[] = [];
   const links = watchLinks(ask, options.linkedBase);
-  const made = await makeCalls(keyring, links.ask, options, (limits) => stated.splice(0, 9, ...limits));
+  const calls = await makeCalls(keyring, links.ask, options, (limits) => stated.splice(0, 9, ...limits));
   const limit = limitReport(options.toldLimits ?? [], stated, await readLearned?.());
-  const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
-  const ok = summary === undefined;
-  const notices = [...(options.notices ?? []), ...(links.leadPast() ? [leadPastNotice] : [])];
-  return {
-    ok,
-    exitStatus: ok ? 0 : 1,
-    summary: summary ?? 'The gateway can work with these settings.',
+  const found = {
     settings,
     key: {
       ok: true,
@@ -230,7 +224,15 @@ async function examineKey(
     ...(previousKey === undefined ? {} : { previousKey }),
     ...(sharedStore === undefined ? {} : { sharedStore }),
     ...(logins.length === 0 ? {} : { logins }),
-    calls: made,
+    calls,
+  };
+  const summary = shortcoming(found, keyring.health().source !== source);
+  const notices = [...(options.notices ?? []), ...(links.leadPast() ? [leadPastNotice] : [])];
+  return {
+    ok: summary === undefined,
+    exitStatus: summary === undefined ? 0 : 1,
+    summary: summary ?? 'The gateway can work with these settings.',
+    ...found,
     ...(notices.length > 0 ? { notices } : {}),
     ...(limit === undefined ? {} : { limit }),
   };
@@ -297,43 +299,6 @@ async function makeCalls(
     if (meaning.outcome === 'rate-limited' && waitMs !== undefined) skips = notAskedYet;
   }
   return made;
-}
-
-/** What a read is skipped for is told by another one, or is no fault. */
-const harmless: readonly CallReport['outcome'][] = [
-  'accepted',
-  'rate-limited',
-  'parameters-missing',
-  'skipped',
-];
-
-/** Why the gateway could not work, or not as well as the settings ask for; `undefined` where all is well. */
-function shortcoming(
-  made: readonly CallReport[],
-  previousKey: CheckReport['previousKey'],
-  sharedStore: StoreTrial | undefined,
-  logins: readonly LoginTrial[],
-  fellBack: boolean,
-): string | undefined {
-  if (made.every(({ outcome }) => ['rate-limited', 'skipped'].includes(outcome))) return limitedNow;
-  const accepted = made.some((call) => call.outcome === 'accepted');
-  const failed = made.find((call) => !harmless.includes(call.outcome));
-  if (failed !== undefined) {
-    const isSpecified = specifiedCalls.some(({ path }) => path === failed.path);
-    return isSpecified ? failed.meaning : 'The gateway could work, but not for each read of UPSTREAM_READS.';
-  }
-  if (!accepted) return made.find((call) => call.outcome !== 'skipped')?.meaning ?? '';
-  if (fellBack) {
-    return 'The gateway could work, but the upstream refuses the newest key and takes the previous one.';
-  }
-  if (previousKey?.ok === false) {
-    return 'The gateway could work, but there would be no previous key to fall back to.';
-  }
-  if (sharedStore?.ok === false) return 'The gateway could work, but alone: it cannot use the shared store.';
-  const dead = logins.flatMap(({ ok, callers }) => (ok ? [] : callers));
-  return dead.length === 0
-    ? undefined
-    : `The gateway could work, but company logins of ${dead.join(', ')} would get 401.`;
 }
 
 /** After a 401 the keyring probes the key; where it still is in use and good, the 401 was about the read alone. */

@@ -4,7 +4,7 @@
  */
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
-import { inboundLayers } from '../app.ts';
+import { inboundLayers, inboundRules } from '../app.ts';
 import { writtenLimit } from '../callers/bucket.ts';
 import type { Authenticated } from '../callers/caller.ts';
 import { type CallersVersion, readCallersVersion } from '../callers/caller-store.ts';
@@ -20,7 +20,6 @@ import { GatewayError, problems, SettingError } from '../errors.ts';
 import type { UpstreamRequest } from '../exchange/exchange.ts';
 import { compose, type Layer } from '../exchange/layer.ts';
 import { Trace } from '../exchange/trace.ts';
-import { edgeRules } from '../gateway/parts.ts';
 import { transportOptions } from '../gateway/workspace.ts';
 import { operationsOf } from '../operations.ts';
 import { constantFields, upstreamFields } from '../upstream/transport.ts';
@@ -182,7 +181,7 @@ class Trial {
     const send: EdgeWorkspace['send'] = (request) => {
       throw new WouldSend(request);
     };
-    const rules = edgeRules(config, authenticator);
+    const rules = inboundRules(config, authenticator);
     const layers = inboundLayers({
       ...rules,
       authenticator,

@@ -6,9 +6,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { SettingError } from '../errors.ts';
 import { isLoopbackHost, passedSocket, socketPath } from '../http/address.ts';
 import { misspelledSettings, unlistedSettings } from './misspellings.ts';
-import { variableIn } from './proxy.ts';
 import { type Setting, type SettingName, settings } from './settings.ts';
-import { ConfigValueError, type Environment } from './values.ts';
+import { ConfigValueError, type Environment, variableIn } from './values.ts';
 import { readWorkspaces, variableOf, type WorkspaceConfig } from './workspaces.ts';
 
 /** The settings as values, under their own names. */

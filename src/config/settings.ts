@@ -1,12 +1,12 @@
 /** The table of settings: of each its name, how it is read, its default and its meaning. */
 
 import { neverDown, neverUp } from '../http/header-table.ts';
-import { filePlace, noProxy, proxyAddress } from './proxy.ts';
 import {
   attemptLimits,
   baseUrl,
   ConfigValueError,
   duration,
+  filePlace,
   flag,
   headerName,
   hostName,
@@ -15,9 +15,11 @@ import {
   listenHost,
   mediaRange,
   namePrefix,
+  noProxy,
   oneOf,
   origin,
   percentage,
+  proxyAddress,
   publicUrl,
   type Reader,
   readPattern,
@@ -152,7 +154,7 @@ export const settings = {
   MAX_CONNECTIONS: defaulted(
     '10000',
     integer(1, 1_000_000),
-    'Callers’ connections at once. Where there would be more, the address with the most loses its eldest that asks for nothing.',
+    'Callers’ connections at once. Where there would be more, the address with the most loses its oldest that asks for nothing.',
   ),
   HOST: defaulted(
     '127.0.0.1',

@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { digestOf, mintToken } from '../callers/token.ts';
-import { waitAtMost } from '../exchange/deadline.ts';
+import { waitAtMost } from '../exchange/request-context.ts';
 import type { RateLimit } from './specification.ts';
 
 /** What the stand-in lets through: less than the callers below ask for. */

@@ -1,17 +1,20 @@
-/** The API document for people, at `/docs`: made from the same document that programs get. */
+/**
+ * The API document for people, at `/docs`: made from the same document that programs get, with examples to copy that run as
+ * they stand.
+ */
 import { html } from 'hono/html';
-import { script } from '../browser/api-page.ts';
+import { apiPageTexts } from '../browser/pages.ts';
 import { usualBase } from '../edge/operation.ts';
 import type { Operation } from '../operations.ts';
-import { examplesOf, segmentInExamples, tokenVariable } from './examples.ts';
 import {
   type CacheRequest,
   cacheDirectives,
   type Field,
+  type Reference,
   requestFields,
   responseFields,
   validators,
-} from './message-fields.ts';
+} from './components.ts';
 import {
   type ApiFacts,
   noWorkspace,
@@ -21,7 +24,6 @@ import {
   timeoutAdvice,
 } from './openapi.ts';
 import { type Html, problemTable, prose, type RenderedDocument, renderPage } from './pages.ts';
-import type { Reference } from './responses.ts';
 
 export interface ApiPageFacts extends ApiFacts {
   /** The same for programs. */
@@ -41,7 +43,7 @@ export function apiPage(facts: ApiPageFacts): Promise<RenderedDocument> {
   const { info } = document;
   return renderPage({
     title: `${info.title}: API`,
-    script,
+    script: apiPageTexts.script,
     body: html`<div class="frame wide"><header><h1>${info.title}</h1>
 <p class="soft">Version ${info.version}. For programs: <a href="openapi.json">openapi.json</a></p></header>
 ${contents(facts.operations)}
@@ -181,4 +183,73 @@ function fieldTable(fields: readonly Field[]): Html {
     ({ name, meaning, example }) =>
       html`<tr><th scope="row"><code>${name}</code></th><td>${prose(meaning)} For example <code>${example}</code></td></tr>`,
   )}</tbody></table>`;
+}
+
+export interface ExampleFacts {
+  /** Scheme and authority of the gateway, as the reader reaches it. */
+  readonly origin: string;
+  /** The path of the base address. */
+  readonly base: string;
+  /** The path below it; a segment to fill in is written `:name`. */
+  readonly path: string;
+  /** Whether a request needs a credential. */
+  readonly needsToken: boolean;
+}
+
+export interface Example {
+  readonly language: 'curl' | 'JavaScript' | 'Python';
+  readonly text: string;
+}
+
+/** The environment variable from which the examples read the token, so that it does not stand in a program. */
+const tokenVariable = 'ANALYTICS_TOKEN';
+
+/** In place of each segment that the reader fills in. */
+const segmentInExamples = '1';
+
+function examplesOf({ origin, base, path, needsToken }: ExampleFacts): readonly Example[] {
+  const url = `${origin}${base}${path.replace(/:\w+/g, segmentInExamples)}`;
+  return [
+    { language: 'curl', text: curl(url, needsToken) },
+    { language: 'JavaScript', text: javascript(url, needsToken) },
+    { language: 'Python', text: python(url, needsToken) },
+  ];
+}
+
+function curl(url: string, needsToken: boolean): string {
+  // Quoted for the query that a reader may add.
+  return needsToken
+    ? `curl -i -H "Authorization: Bearer $${tokenVariable}" \\\n  '${url}'`
+    : `curl -i '${url}'`;
+}
+
+/** For Node 18 and later, as a module. */
+function javascript(url: string, needsToken: boolean): string {
+  const call = needsToken
+    ? `fetch('${url}', {
+  headers: { Authorization: \`Bearer \${process.env.${tokenVariable}}\` },
+})`
+    : `fetch('${url}')`;
+  return `const response = await ${call};
+if (!response.ok) throw new Error(await response.text());
+console.log(await response.json());`;
+}
+
+/** For Python 3, with its own library alone. */
+function python(url: string, needsToken: boolean): string {
+  const imports = needsToken ? 'import json\nimport os' : 'import json';
+  const request = needsToken
+    ? `Request("${url}")
+request.add_header("Authorization", "Bearer " + os.environ["${tokenVariable}"])`
+    : `Request("${url}")`;
+  return `${imports}
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+request = ${request}
+try:
+    with urlopen(request, timeout=30) as response:
+        print(json.load(response))
+except HTTPError as problem:
+    raise SystemExit(problem.read().decode())`;
 }

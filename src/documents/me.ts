@@ -3,8 +3,8 @@ import { writtenLimit } from '../callers/bucket.ts';
 import { type Authenticated, isGranted } from '../callers/caller.ts';
 import type { LimitLeft } from '../callers/limit.ts';
 import { baseOfWorkspace } from '../edge/operation.ts';
-import { toTime } from '../exchange/durations.ts';
-import type { Schema } from './responses.ts';
+import { toTime } from '../exchange/figures.ts';
+import type { Schema } from './components.ts';
 
 export interface MeFacts {
   /** Names of all operations of the gateway. */

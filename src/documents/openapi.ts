@@ -6,17 +6,19 @@
 import { usualBase } from '../edge/operation.ts';
 import { type Operation, segmentPattern, specifiedOperations } from '../operations.ts';
 import { version } from '../version.ts';
-import { meSchema } from './me.ts';
-import { type Field, requestFields, responseFields } from './message-fields.ts';
 import {
   answerResponses,
+  type Field,
   gatewayResponses,
   type OpenApiResponse,
   problemResponses,
   problemSchemas,
   type Reference,
+  requestFields,
+  responseFields,
   type Schema,
-} from './responses.ts';
+} from './components.ts';
+import { meSchema } from './me.ts';
 
 export interface OpenApiParameter {
   readonly name: string;

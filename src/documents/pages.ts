@@ -5,10 +5,12 @@
  */
 import { html, raw } from 'hono/html';
 import { parseAccept } from 'hono/utils/accept';
-import { style } from '../browser/api-page.ts';
+import { apiPageTexts } from '../browser/pages.ts';
 import { pageFields } from '../edge/reply-fields.ts';
 import { type ProblemCode, problems } from '../errors.ts';
 import { version } from '../version.ts';
+
+const { style } = apiPageTexts;
 
 /** A document with its own fields; where it has no `content-type`, it is plain text. */
 export interface RenderedDocument {

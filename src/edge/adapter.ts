@@ -10,11 +10,10 @@ import type { Context, Env, Hono, MiddlewareHandler } from 'hono';
 import { compose, type Eventually, type Handler, type Layer } from '../exchange/layer.ts';
 import { Trace } from '../exchange/trace.ts';
 import { connectionFields } from '../http/header-table.ts';
-import { awaitReply } from './half-close.ts';
 import { InboundRequest, type Reply } from './inbound.ts';
-import type { FindPeer } from './peer.ts';
 import { isLastBegun } from './pipelining.ts';
-import { writeFault, writeResponse } from './write-response.ts';
+import type { FindPeer } from './request-head.ts';
+import { awaitReply, writeFault, writeResponse } from './write-response.ts';
 
 export type InboundHandler = Handler<InboundRequest, Reply>;
 export type InboundLayer = Layer<InboundRequest, Reply>;

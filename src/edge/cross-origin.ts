@@ -6,6 +6,7 @@
  * because the gateway knows none.
  */
 
+import type { Config } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../exchange/layer.ts';
 import { isHostAllowed } from '../http/address.ts';
@@ -72,17 +73,6 @@ function isFollowedLink(request: InboundRequest): boolean {
   );
 }
 
-export interface CorsOptions {
-  /** CORS_ORIGINS, each checked with `originProblem`. */
-  readonly origins: readonly string[];
-  /** Further request fields a page may send: FORWARD_REQUEST_HEADERS. */
-  readonly requestHeaders: readonly string[];
-  /** Fields that carry a JWT for some caller: asked for each preflight, because the callers file may change. */
-  readonly credentialHeaders: () => readonly string[];
-  /** Further response fields a page may read: FORWARD_RESPONSE_HEADERS. */
-  readonly responseHeaders: readonly string[];
-}
-
 export type ResponseFields = Readonly<Record<string, string>>;
 
 export interface CorsPolicy {
@@ -107,18 +97,26 @@ export function isPreflight(
   return method === 'OPTIONS' && origin !== undefined && requestMethod !== undefined;
 }
 
-/** With no origins at all, no field is ever added, and no preflight answered. */
-export function corsPolicy(options: CorsOptions): CorsPolicy {
+/**
+ * With no origins at all, no field is ever added, and no preflight answered.
+ *
+ * @param credentialHeaders fields that carry a JWT for some caller: asked for each preflight, because the callers file may
+ * change
+ */
+export function corsPolicy(
+  settings: Pick<Config, 'CORS_ORIGINS' | 'FORWARD_REQUEST_HEADERS' | 'FORWARD_RESPONSE_HEADERS'>,
+  credentialHeaders: () => readonly string[],
+): CorsPolicy {
   const shared = {
-    'access-control-expose-headers': [...readByPages, ...options.responseHeaders].join(', '),
+    'access-control-expose-headers': [...readByPages, ...settings.FORWARD_RESPONSE_HEADERS].join(', '),
     vary: 'Origin',
   };
   const perOrigin = new Map<string, ResponseFields>(
-    options.origins.map((origin) => [origin, { 'access-control-allow-origin': origin, ...shared }]),
+    settings.CORS_ORIGINS.map((origin) => [origin, { 'access-control-allow-origin': origin, ...shared }]),
   );
-  const others: ResponseFields = options.origins.length === 0 ? noFields : { vary: 'Origin' };
+  const others: ResponseFields = settings.CORS_ORIGINS.length === 0 ? noFields : { vary: 'Origin' };
   const allowHeaders = (): string =>
-    [...sentByPages, ...options.requestHeaders, ...options.credentialHeaders()].join(', ');
+    [...sentByPages, ...settings.FORWARD_REQUEST_HEADERS, ...credentialHeaders()].join(', ');
   return {
     isAllowed: (origin) => origin !== undefined && perOrigin.has(origin),
     fieldsFor: (origin) => (origin === undefined ? others : (perOrigin.get(origin) ?? others)),

@@ -9,7 +9,7 @@ import { fieldValue, ownField } from '../http/fields.ts';
 import type { Payload } from '../http/payload.ts';
 import type { OperationMatch } from '../operations.ts';
 import { countForCaller, countForConnection, noteCallerKnown, resetConnection } from './connections.ts';
-import type { FindPeer } from './peer.ts';
+import type { FindPeer } from './request-head.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
 export type Fields = readonly string[];

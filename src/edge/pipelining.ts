@@ -10,7 +10,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { endAndLinger } from './shutdown.ts';
+import { endAndLinger } from './listen.ts';
 
 /** Requests of one connection that are under way at once. */
 export const maxBegun = 16;

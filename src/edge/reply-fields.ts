@@ -5,6 +5,7 @@
  * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
 import { hash } from 'node:crypto';
+import type { Config } from '../config/config.ts';
 import type { Answer } from '../exchange/exchange.ts';
 import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import { dateOfAnswer, httpDate } from '../http/date.ts';
@@ -70,40 +71,47 @@ export interface PreparedReply {
   readonly date: string;
 }
 
-export interface ReplyFieldOptions {
-  /** Further fields to pass down, lower-case. */
-  readonly forward: readonly string[];
-  /** The `Cache-Control` of answers; `upstream` passes the upstream's caching fields on. */
-  readonly cacheControl: 'private, no-cache' | 'upstream';
-  /**
-   * The request fields by which answers differ whatever the upstream's `Vary` says: `Origin` where pages of any may
-   * read them, and the forwarded fields of the cache key, for a caller's own cache needs them as well.
-   */
-  readonly variesBy: readonly string[];
-}
+/** Which fields go down to callers, and by which of a request's they differ. */
+export type ReplySettings = Pick<
+  Config,
+  | 'CALLER_CACHE_CONTROL'
+  | 'CORS_ORIGINS'
+  | 'FORWARD_REQUEST_HEADERS'
+  | 'FORWARD_REQUEST_HEADERS_UNKEYED'
+  | 'FORWARD_RESPONSE_HEADERS'
+>;
 
 /** The names of the upstream's fields that are passed down unchanged. */
-function unchangedFields({ forward, cacheControl }: ReplyFieldOptions): string[] {
+function unchangedFields(settings: ReplySettings): string[] {
+  const isUpstreams = settings.CALLER_CACHE_CONTROL === 'upstream';
   const isPassed = (name: string): boolean =>
-    !neverDown.has(name) && (name !== 'cache-control' || cacheControl === 'upstream');
-  const caching = cacheControl === 'upstream' ? passedCaching : [];
-  return [...new Set([...passedDown, ...forward, ...caching])].filter(isPassed);
+    !neverDown.has(name) && (name !== 'cache-control' || isUpstreams);
+  const caching = isUpstreams ? passedCaching : [];
+  return [...new Set([...passedDown, ...settings.FORWARD_RESPONSE_HEADERS, ...caching])].filter(isPassed);
+}
+
+/**
+ * The request fields by which answers differ whatever the upstream's `Vary` says: `Origin` where pages of any may read
+ * them, and the forwarded fields of the cache key, for a caller's own cache needs them as well.
+ */
+function variesBy(settings: ReplySettings): string[] {
+  const { CORS_ORIGINS, FORWARD_REQUEST_HEADERS, FORWARD_REQUEST_HEADERS_UNKEYED } = settings;
+  const keyed = FORWARD_REQUEST_HEADERS.filter((name) => !FORWARD_REQUEST_HEADERS_UNKEYED.includes(name));
+  return [...(CORS_ORIGINS.length > 0 ? ['origin'] : []), ...keyed];
 }
 
 /** The names of the upstream's fields whose values reach callers. */
-export function fieldsDown(options: ReplyFieldOptions): ReadonlySet<string> {
-  return new Set([...unchangedFields(options), ...remadeDown]);
+export function fieldsDown(settings: ReplySettings): ReadonlySet<string> {
+  return new Set([...unchangedFields(settings), ...remadeDown]);
 }
 
 /** Prepares the fields of an answer and keeps them with it. */
-export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
-  const names = unchangedFields(options);
-  const common = [...everyAnswers];
-  if (options.cacheControl !== 'upstream') common.push('cache-control', options.cacheControl);
+export function prepareReplies(settings: ReplySettings): (answer: Answer) => PreparedReply {
+  const { CALLER_CACHE_CONTROL: cacheControl } = settings;
   const terms: ReplyTerms = {
-    names,
-    variesBy: options.variesBy,
-    common,
+    names: unchangedFields(settings),
+    variesBy: variesBy(settings),
+    common: cacheControl === 'upstream' ? everyAnswers : [...everyAnswers, 'cache-control', cacheControl],
   };
   return (answer) => {
     answer.derived ??= new ReplyOfAnswer(answer, terms);

@@ -12,21 +12,22 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions, TLSSocket } from 'node:tls';
+import { type RefusalFields, readRefusedHead, refusalFields } from './access-log.ts';
 import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
-import { pokeCaller } from './half-close.ts';
-import { type FindPeer, findPeerBehind } from './peer.ts';
+import { endAndLinger, followConnections } from './listen.ts';
 import { countBegun, isOverfull, losesRest } from './pipelining.ts';
-import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import {
   announcesBody,
+  type FindPeer,
+  findPeerBehind,
   type HeadRefusal,
   headRefusal,
   maxHeaderFields,
   requestTarget,
 } from './request-head.ts';
-import { endAndLinger, followConnections } from './shutdown.ts';
+import { keepAliveMs, pokeCaller } from './write-response.ts';
 
 /** What `clientError` gets of the parser. */
 interface ParserError extends NodeJS.ErrnoException {
@@ -67,9 +68,6 @@ export interface ServerEvents {
   /** The listener itself failed, as when descriptors are exhausted; it goes on listening. */
   onListenerError(error: Error): void;
 }
-
-/** Longer than load balancers keep idle connections, so that load balancers close first. */
-export const keepAliveMs = 65_000;
 
 /**
  * Makes a server whose requests have one good `Host`, a target in origin form, and a body that ends for certain;

@@ -3,14 +3,22 @@
  *
  * Node checks, compares and joins each field of each reply: for the dozen fields of an answer that costs nearly as much as
  * all layers do for a hit. So the head of an answer is written as text into `_header`, where Node's own `writeHead` leaves
- * its text and `end` finds it. The lists of an answer are the same for every hit, and are serialised once. Every other reply goes through `writeHead`: a connection that is to end, one that does not
- * follow HTTP/1.1's rules, a reply without a body.
+ * its text and `end` finds it. The lists of an answer are the same for every hit, and are serialised once. Every other
+ * reply goes through `writeHead`: a connection that is to end, one that does not follow HTTP/1.1's rules, a reply without a
+ * body.
+ *
+ * It also answers a caller that has ended its sending side (half-close), and notices one that has gone. TCP says the same of
+ * both: only what is sent shows the difference, for a peer that has gone answers with a reset. So while a reply is
+ * awaited, the first bytes of its status line leave one by one; they are the same whatever the reply will be. The first byte
+ * provokes the reset, and a later one meets it: their pauses double, for the sake of slow networks.
  */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
 import { httpDate } from '../http/date.ts';
-import { bytesBegun } from './half-close.ts';
 import type { Fields, InboundRequest, Reply } from './inbound.ts';
-import { keepAliveMs } from './server.ts';
+
+/** Longer than load balancers keep idle connections, so that load balancers close first. */
+export const keepAliveMs = 65_000;
 
 /** What Node leaves for itself between `writeHead` and `end`. */
 type WithHead = ServerResponse & { _header: string | null };
@@ -148,4 +156,41 @@ export function linesOf(fields: Fields, without = ''): string {
     text += `${name}: ${value}\r\n`;
   }
   return text;
+}
+
+/** How every reply begins. */
+const beginning = 'HTTP/1.1 ';
+const firstPauseMs = 10;
+
+/** How much of the status line of a reply that is awaited has left. A property, for a map would cost the collector. */
+const begun = Symbol('begun');
+
+type Response = ServerResponse & { [begun]?: number };
+type ReplyingSocket = Socket & { readonly _httpMessage?: Response | null };
+
+/** Says that a reply comes later, and that whatever writes it asks `bytesBegun`. */
+export function awaitReply(outgoing: Response): void {
+  outgoing[begun] = 0;
+}
+
+/** How many bytes of the status line have left already. */
+function bytesBegun(outgoing: Response): number {
+  return outgoing[begun] ?? 0;
+}
+
+/** Call when a caller has ended its sending side; once more does nothing. */
+export function pokeCaller(socket: ReplyingSocket): void {
+  const reply = socket._httpMessage;
+  if (reply?.[begun] !== 0) return;
+  // Its next reply is awaited just so.
+  reply.once('close', () => pokeCaller(socket));
+  sendNextByte(socket, reply, firstPauseMs);
+}
+
+function sendNextByte(socket: ReplyingSocket, reply: Response, pauseMs: number): void {
+  const sent = bytesBegun(reply);
+  if (reply.headersSent || !socket.writable || sent === beginning.length) return;
+  reply[begun] = sent + 1;
+  socket.write(beginning.charAt(sent), 'latin1');
+  setTimeout(sendNextByte, pauseMs, socket, reply, 2 * pauseMs).unref();
 }

@@ -1,10 +1,12 @@
 /**
- * The requests that wait for an exchange, seen live. The layers below read it while they wait; its end ends their wait.
+ * The requests that wait for an exchange, seen live, and waiting with an end. The layers below read it while they wait; its
+ * end ends their wait.
  *
  * Watchers and no `AbortSignal`, whose listeners cost several µs each: one is made for libraries alone that want it
  * (p-retry), and nothing of ours listens to it.
  */
 import { GatewayError } from '../errors.ts';
+import { maxTimerMs } from '../http/date.ts';
 
 /** A caller as the outbound layers see it: an opaque name and its share. They know no callers. */
 export interface Flow {
@@ -178,4 +180,64 @@ export function pause(context: RequestContext, ms: number): Promise<void> {
   if (context.ended === undefined) context.watch(watcher);
   else watcher.onEnd(context.ended);
   return promise;
+}
+
+/** How long a request may wait; read live, for it may be extended. A context of the outbound layers is one. */
+export interface WaitOptions {
+  readonly signal: AbortSignal;
+  /** On the monotonic clock (`performance.now()`), in ms. */
+  readonly deadlineMs: number;
+}
+
+/** Resolves after so many ms, when the signal aborts, or with the promise: whichever is first. */
+export function waitAtMost(ms: number, signal: AbortSignal, until?: Promise<unknown>): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    // Node warns of a negative delay.
+    const timer = setTimeout(end, Math.max(0, ms));
+    signal.addEventListener('abort', end);
+    if (signal.aborted) end();
+    void until?.then(end, end);
+  });
+}
+
+/**
+ * Resolves when the promise does or the deadline has passed, whichever is first. The deadline is read again
+ * when it is reached: it may have been extended.
+ *
+ * @throws the signal's reason when it aborts
+ */
+export function settledBy(promise: Promise<unknown>, wait: WaitOptions): Promise<void> {
+  const { signal } = wait;
+  return new Promise((resolve, reject) => {
+    let timer: NodeJS.Timeout | undefined;
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+    };
+    const done = () => {
+      end();
+      resolve();
+    };
+    const onAbort = () => {
+      end();
+      reject(signal.reason);
+    };
+    const onTimer = () => {
+      const leftMs = wait.deadlineMs - performance.now();
+      if (leftMs <= 0) done();
+      else timer = setTimeout(onTimer, Math.min(leftMs, maxTimerMs));
+    };
+    if (signal.aborted) {
+      onAbort();
+      return;
+    }
+    signal.addEventListener('abort', onAbort);
+    promise.then(done, done);
+    onTimer();
+  });
 }

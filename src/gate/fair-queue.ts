@@ -5,7 +5,7 @@
  * last served. Background refreshes are flows whose tags come after all others. A request with several flows stands in
  * each of them, and goes with the first turn that comes: that flow alone is charged.
  */
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import { type Flow, flowNameOf, type RequestContext } from '../exchange/request-context.ts';
 
 /** A request that waits for its turn. Its context is read live. */
@@ -180,13 +180,8 @@ export function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQue
     context.flows.map((flow) => ({ arrivedMs, ...flow })),
   );
   return [...Map.groupBy(places, ({ name }) => name)].map(([name, queued]) => {
-    const requests = queued.filter(({ background }) => !background);
-    const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
-    return {
-      name,
-      waiting: requests.length,
-      oldestWaitSeconds: toSeconds(oldestWaitMs),
-      refreshes: queued.length - requests.length,
-    };
+    const waitsMs = queued.flatMap(({ arrivedMs, background }) => (background ? [] : [nowMs - arrivedMs]));
+    const oldestWaitSeconds = toSeconds(Math.max(0, ...waitsMs));
+    return { name, waiting: waitsMs.length, oldestWaitSeconds, refreshes: queued.length - waitsMs.length };
   });
 }

@@ -5,14 +5,14 @@
 import type { RequestListener, Server } from 'node:http';
 import { hostname } from 'node:os';
 import { RequestCounts } from '../admin/request-counts.ts';
-import { createApp } from '../app.ts';
+import { createApp, inboundRules } from '../app.ts';
 import { Authenticator } from '../callers/authenticator.ts';
 import { callersFileRules } from '../callers/callers-file.ts';
 import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import type { OpenApiPatch } from '../documents/openapi-patch.ts';
-import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
+import { type AccessLine, type AccessLogOptions, fieldsOfTracedRequest } from '../edge/access-log.ts';
 import { CallerContexts } from '../edge/caller-context.ts';
 import {
   type CertificatePair,
@@ -30,21 +30,17 @@ import {
   readMemory,
 } from '../edge/connection-budget.ts';
 import { idleConnectionBytes } from '../edge/connections.ts';
-import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
-import { findPeerBehind } from '../edge/peer.ts';
-import { fieldsOfTracedRequest } from '../edge/refusal-fields.ts';
-import { prepareReplies } from '../edge/reply-fields.ts';
+import { findPeerBehind } from '../edge/request-head.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
 import type { Fleet, FleetMember } from '../fleet/fleet.ts';
 import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
-import type { LogDestination } from '../log/destination.ts';
 import { logCallers, logFleet } from '../log/event-lines.ts';
-import { createLogger, type GatewayLogger } from '../log/logger.ts';
+import { createLogger, type GatewayLogger, type LogDestination } from '../log/logger.ts';
 import type { Tracing } from '../log/tracing.ts';
 import { operationsOf } from '../operations.ts';
 import { addRoutes } from '../routes.ts';
@@ -55,7 +51,6 @@ import {
   createWorkspace,
   type KeyedWorkspace,
   openKeys,
-  replyOptions,
   storeOptions,
   type Workspace,
 } from './workspace.ts';
@@ -302,39 +297,10 @@ export function followCertificate(
   });
 }
 
-/** What settings and callers say of the inbound layers: also for `explain`, which has no gateway. */
-export function edgeRules(
-  config: Config,
-  authenticator: Pick<Authenticator, 'admitsAnonymous' | 'credentialHeaders'>,
-  contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT }),
-) {
-  const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
-  const cors = corsPolicy({
-    origins: config.CORS_ORIGINS,
-    requestHeaders: config.FORWARD_REQUEST_HEADERS,
-    responseHeaders: config.FORWARD_RESPONSE_HEADERS,
-    credentialHeaders: () => authenticator.credentialHeaders,
-  });
-  return {
-    operations: operationsOf(config),
-    host: {
-      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
-      admitsAnonymous,
-    },
-    origin: { cors, admitsAnonymous },
-    forward: {
-      contexts,
-      prepare: prepareReplies(replyOptions(config)),
-      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
-      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
-    },
-  };
-}
-
 function appOf(parts: Parts, life: LifeState): RequestListener {
   const { config, log, authenticator } = parts;
   return createApp({
-    ...edgeRules(config, authenticator, parts.contexts),
+    ...inboundRules(config, authenticator, parts.contexts),
     workspaces: new Map(
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),

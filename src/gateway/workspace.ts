@@ -7,7 +7,7 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { baseOfWorkspace } from '../edge/operation.ts';
-import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
+import { fieldsDown } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
@@ -19,9 +19,9 @@ import type { Scrubber } from '../key/scrub.ts';
 import { logKeyCheck } from '../log/event-lines.ts';
 import type { GatewayLogger } from '../log/logger.ts';
 import { createPipeline, type Pipeline } from '../pipeline.ts';
+import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/budgets.ts';
 import { checkKeyAtStart } from '../upstream/credential.ts';
 import type { TransportOptions } from '../upstream/transport.ts';
-import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/workspace-budgets.ts';
 import { version } from '../version.ts';
 
 /** A workspace whose key's store is open. */
@@ -139,7 +139,7 @@ export function createBounds(config: Config, bodyBytes: number, most: number): B
   const connections = connectionBudget({ workspaces, UPSTREAM_CONNECTIONS: Math.min(wanted, most) });
   return {
     cache: config.workspaces.length === 1 ? undefined : new FairBytes(config.CACHE_MAX_BYTES),
-    bodies: new SharedBudget(bodies.own, bodies.common),
+    bodies: new SharedBudget(bodies.own, bodies.common, bodies.mostCommon),
     connections: new SharedBudget(connections.own, connections.common),
     cap: config.workspaces.length === 1 ? undefined : new ConnectionCap(connections.all),
   };
@@ -161,7 +161,7 @@ export function createWorkspace(
   const { own, keyring, events } = keyed;
   const connections = bounds.connections.mostEach;
   const isAlone = config.workspaces.length === 1;
-  const passing = fieldsDown(replyOptions(config));
+  const passing = fieldsDown(config);
   const pipeline = createPipeline({
     cache: {
       passesDown: (field) => passing.has(field),
@@ -257,18 +257,18 @@ export function connectionBudget(config: Pick<Config, 'UPSTREAM_CONNECTIONS' | '
   return { own, common, all: own * workspaces.length + common };
 }
 
-/** Bytes of answers in flight, of all workspaces together. What is common holds the largest answer there may be. */
-function bodyBudget(
-  config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>,
+/**
+ * Bytes of answers in flight, of all workspaces together, however many they are: half of them belong to the workspaces in
+ * equal parts. Of what is common one workspace leaves the others room for the largest answer there may be.
+ */
+export function bodyBudget(
+  { UPSTREAM_MAX_BODY: largest, workspaces }: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>,
   bytes: number,
-): {
-  own: number;
-  common: number;
-} {
-  const common = Math.max(bytes / 2, config.UPSTREAM_MAX_BODY);
-  // Less than one answer would not keep a workspace working while another has all that is common.
-  const own = Math.max(bytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
-  return { own, common };
+): { own: number; common: number; mostCommon: number } {
+  const half = Math.max(bytes / 2, largest);
+  if (workspaces.length === 1) return { own: half, common: half, mostCommon: half };
+  const common = Math.max(bytes / 2, 2 * largest);
+  return { own: bytes / 2 / workspaces.length, common, mostCommon: common - largest };
 }
 
 /** How the upstream is reached with these settings, for one workspace. */
@@ -311,28 +311,5 @@ export function storeOptions(
     sentinelPasswordFrom: config.SHARED_STORE_SENTINEL_PASSWORD_FROM,
     prefix: config.SHARED_STORE_PREFIX,
     environment,
-  };
-}
-
-/** Which fields go down to callers, and which of a request's they depend on. */
-export function replyOptions(
-  config: Pick<
-    Config,
-    | 'CALLER_CACHE_CONTROL'
-    | 'CORS_ORIGINS'
-    | 'FORWARD_REQUEST_HEADERS'
-    | 'FORWARD_REQUEST_HEADERS_UNKEYED'
-    | 'FORWARD_RESPONSE_HEADERS'
-  >,
-): ReplyFieldOptions {
-  return {
-    forward: config.FORWARD_RESPONSE_HEADERS,
-    cacheControl: config.CALLER_CACHE_CONTROL,
-    variesBy: [
-      ...(config.CORS_ORIGINS.length > 0 ? ['origin'] : []),
-      ...config.FORWARD_REQUEST_HEADERS.filter(
-        (name) => !config.FORWARD_REQUEST_HEADERS_UNKEYED.includes(name),
-      ),
-    ],
   };
 }

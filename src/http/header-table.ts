@@ -21,7 +21,7 @@ interface FieldRule {
   readonly down?: 'passes' | 'caching' | 'remade' | 'ours' | 'stops';
   /** What a page of CORS_ORIGINS may do with it besides what every page may (Fetch standard section 2.2.2). */
   readonly pages?: 'send' | 'read' | 'both';
-  /** Where the API document describes it in replies. Its words stand in `documents/message-fields.ts`. */
+  /** Where the API document describes it in replies. Its words stand in `documents/components.ts`. */
   readonly document?: Documented;
   /** It may come once: a repeated one says nothing. */
   readonly isSingle?: true;

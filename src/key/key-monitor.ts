@@ -14,7 +14,7 @@
  *
  * Nothing waits for a store or a check that hangs.
  */
-import { settledBy, type WaitOptions, waitAtMost } from '../exchange/deadline.ts';
+import { settledBy, type WaitOptions, waitAtMost } from '../exchange/request-context.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent } from './key-event.ts';
 import {

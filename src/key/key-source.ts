@@ -3,7 +3,7 @@
  * values on; a bad value never replaces anything, it is only reported.
  */
 import type { Environment } from '../config/values.ts';
-import { waitAtMost } from '../exchange/deadline.ts';
+import { waitAtMost } from '../exchange/request-context.ts';
 import type { Key } from './key.ts';
 import { openStore } from './open-store.ts';
 import { describeFailure, type KeyStore, KeyStoreError, parseKey } from './store.ts';

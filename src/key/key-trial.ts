@@ -12,8 +12,9 @@
  * It is tried again after 1 s, 2 s, 4 s and so on, at most every minute, each time behind the gate like any read. No time
  * ends a trial: the key in use works, and an untried key replaces it at once where it is refused (`keyring.ts`).
  */
-import { waitAtMost } from '../exchange/deadline.ts';
-import { toTime } from '../exchange/durations.ts';
+
+import { toTime } from '../exchange/figures.ts';
+import { waitAtMost } from '../exchange/request-context.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent, NewKeyHealth } from './key-event.ts';
 import type { KeyCheck } from './key-monitor.ts';

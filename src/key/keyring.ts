@@ -15,8 +15,8 @@
  */
 
 import type { Environment } from '../config/values.ts';
-import type { WaitOptions } from '../exchange/deadline.ts';
-import { toSeconds, toTime } from '../exchange/durations.ts';
+import { toSeconds, toTime } from '../exchange/figures.ts';
+import type { WaitOptions } from '../exchange/request-context.ts';
 import { Key, RetiredKeys } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
 import { type KeyCheck, KeyMonitor } from './key-monitor.ts';
@@ -82,12 +82,12 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
 
 export class Keyring {
   readonly scrub: Scrubber;
+  readonly #ready = Promise.withResolvers<boolean>();
   /** `true` with the first key, `false` when it did not come in time. Never rejects. */
-  readonly ready: Promise<boolean>;
+  readonly ready = this.#ready.promise;
+  readonly #firstRefusal = Promise.withResolvers<void>();
   /** Resolves with the first 401 of the upstream to any key, long before a rejection is proved. Never rejects. */
-  readonly firstRefusal: Promise<void>;
-  readonly #announceReady: (loaded: boolean) => void;
-  readonly #announceRefusal: () => void;
+  readonly firstRefusal = this.#firstRefusal.promise;
   readonly #options: KeyringOptions;
   readonly #store: KeyStore;
   readonly #previousStore: KeyStore | undefined;
@@ -121,12 +121,6 @@ export class Keyring {
     this.#options = options;
     this.#store = store;
     this.#previousStore = previousStore;
-    const { promise, resolve } = Promise.withResolvers<boolean>();
-    this.ready = promise;
-    this.#announceReady = resolve;
-    const refusal = Promise.withResolvers<void>();
-    this.firstRefusal = refusal.promise;
-    this.#announceRefusal = refusal.resolve;
     this.#retired = new RetiredKeys({
       longestAnswerMs: options.longestAnswerMs ?? 0,
       onForget: (key) => {
@@ -185,7 +179,7 @@ export class Keyring {
   /** The upstream answered 401 to this read with this key: makes it suspect, if it is in use. */
   refused(key: Key, read: KeyRead): void {
     this.#monitor.refused(key, read);
-    this.#announceRefusal();
+    this.#firstRefusal.resolve();
   }
 
   /**
@@ -259,7 +253,7 @@ export class Keyring {
     this.#monitor.close();
     this.#trial.end();
     this.#retired.close();
-    this.#announceReady(false);
+    this.#ready.resolve(false);
   }
 
   readonly #emit: EmitKeyEvent = (kind, level, message, key, reason) =>
@@ -314,7 +308,7 @@ export class Keyring {
     if (before === undefined) {
       this.#use(this.#offered);
       this.#emit('loaded', 'info', 'The upstream key is loaded', this.#offered);
-      this.#announceReady(true);
+      this.#ready.resolve(true);
     } else if (this.#options.triesNewKeys && this.#monitor.standing === 'healthy') {
       const message = `The secret store has a new key; it is tried before it replaces ${before}`;
       this.#emit('rotated', 'info', message, this.#offered);
@@ -362,7 +356,7 @@ export class Keyring {
     this.#hasGivenUp = true;
     if (!this.#options.retriesForever) this.#source.close();
     this.#emit('gave-up', 'error', 'The secret store gave no key in time', undefined, this.#reloadFailure);
-    this.#announceReady(false);
+    this.#ready.resolve(false);
   }
 
   /** A value that differs from the refused one: what the store offers, or what was in use before. */

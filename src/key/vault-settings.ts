@@ -1,6 +1,7 @@
 /**
  * What `vault:mount/path#field` and the environment say about a HashiCorp Vault or OpenBao. Pure: no `this`, no
- * I/O, no clock. The names are Vault's own where it has one.
+ * I/O, no clock. The names are Vault's own where it has one. Not a part of `vault-store.ts`, which brings undici and is
+ * loaded when a Vault is asked.
  */
 
 import type { Environment } from '../config/values.ts';

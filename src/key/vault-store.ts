@@ -25,8 +25,7 @@ export function readVault(
     if (status === 404 && field(data, 'metadata') !== undefined) {
       throw new KeyStoreError(`${describe}: the secret's newest version was deleted`);
     }
-    if (status !== 200)
-      throw new KeyStoreError(`${describe}: ${meanings[status] ?? `Vault answered ${status}`}`);
+    if (status !== 200) throw new KeyStoreError(`${describe}: ${readMeanings[status] ?? meaningOf(status)}`);
     const value = field(field(data, 'data'), settings.field);
     if (value === undefined) {
       throw new KeyStoreError(
@@ -53,13 +52,18 @@ export function readVault(
   };
 }
 
-const meanings: Readonly<Record<number, string>> = {
-  400: 'Vault calls the request invalid: is VAULT_NAMESPACE right?',
-  403: 'Vault refused the token, or its policy does not allow reading this path',
-  404: 'there is no such secret (or the engine is not KV version 2)',
+/** Of the server, whatever it was asked for. */
+const serverMeanings: Readonly<Record<number, string>> = {
   307: 'Vault answered with a redirect, which is not followed: name the active node in VAULT_ADDR',
   429: 'this Vault node is a standby, or limits requests',
   503: 'Vault is sealed or down for maintenance',
+};
+const meaningOf = (status: number): string => serverMeanings[status] ?? `Vault answered ${status}`;
+
+const readMeanings: Readonly<Record<number, string>> = {
+  400: 'Vault calls the request invalid: is VAULT_NAMESPACE right?',
+  403: 'Vault refused the token, or its policy does not allow reading this path',
+  404: 'there is no such secret (or the engine is not KV version 2, or VAULT_NAMESPACE is wrong)',
 };
 
 const stepTimeoutMs = 5_000;
@@ -167,16 +171,19 @@ class VaultSession {
     const { status, body } = await this.#call('POST', path, undefined, signal, json);
     const granted = tokenOf(body, undefined);
     if (status !== 200 || granted === undefined) {
-      throw new KeyStoreError(
-        `${this.#describe}: the login at auth/${mount} was answered with status ${status}`,
-      );
+      throw new KeyStoreError(`${this.#describe}: the login at auth/${mount} failed: ${meaningOf(status)}`);
     }
     return granted;
   }
 
-  /** A longer lease for the token, or `undefined` where Vault gives none that is worth it. */
+  /**
+   * A longer lease for the token, or `undefined` where Vault gives none that is worth it.
+   *
+   * @throws KeyStoreError where this Vault cannot say now, so that the next read asks again
+   */
   async #renew(old: Token, signal: AbortSignal): Promise<Token | undefined> {
     const { status, body } = await this.#call('POST', 'auth/token/renew-self', old.value, signal, {});
+    if (status === 307 || status >= 429) throw new KeyStoreError(`${this.#describe}: ${meaningOf(status)}`);
     const renewed = status === 200 ? tokenOf(body, old) : undefined;
     // Near its maximum life a token gets less and less: time to log in again.
     return renewed === undefined || renewed.endsAtMs - performance.now() < old.leaseMs / 2

@@ -6,10 +6,9 @@
  * reason or cause. Path and host are searched as for a line of the log, so that neither a key nor a token is in them.
  */
 
-import type { AccessLine } from '../edge/access-log.ts';
+import type { AccessLine, RefusalFields } from '../edge/access-log.ts';
 import { baseOf, usualBase } from '../edge/operation.ts';
-import type { RefusalFields } from '../edge/refusal-fields.ts';
-import { toHundredths } from '../exchange/durations.ts';
+import { toHundredths } from '../exchange/figures.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { AttemptSpan, AttemptSpans, RequestSpan, Trace, WaitingPlace } from '../exchange/trace.ts';
 import { importModule, importProblem, type LoadModule, PackageError } from '../files/optional-package.ts';

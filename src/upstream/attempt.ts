@@ -13,7 +13,7 @@ import { type HeaderFields, trimFields } from '../http/fields.ts';
 import { GatheredBytes, payloadOf } from '../http/payload.ts';
 import { statedWait } from '../http/stated-wait.ts';
 import { type AttemptTally, outcomeLabel } from './attempt-tally.ts';
-import type { BodyBudget, BodyShare } from './body-budget.ts';
+import type { BodyBudget, BodyShare } from './budgets.ts';
 import { asAskedAbout, asIdentity, codingOf, decode, type UpstreamCoding } from './content-coding.ts';
 import { invalidHead, isWhole, type ResponseLimits } from './response.ts';
 
@@ -45,6 +45,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   #status = 0;
   #headers: HeaderFields = {};
   #share: BodyShare | undefined;
+  #hasWaitedForRoom = false;
   #declaredBytes = 0;
   readonly #body = new GatheredBytes();
 
@@ -149,6 +150,11 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
 
   #pause(): void {
     this.#controller?.pause();
+    this.#waitForRoom();
+  }
+
+  #waitForRoom(): void {
+    this.#hasWaitedForRoom = true;
     // It is not the upstream that is late while others hold all room.
     clearTimeout(this.#timer);
   }
@@ -198,7 +204,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
       resolve();
     };
     if (this.#share?.extend(decodedBytes, resume) !== false) return undefined;
-    clearTimeout(this.#timer);
+    this.#waitForRoom();
     return promise;
   }
 
@@ -240,9 +246,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
 
   /** The context has ended. */
   onEnd(reason: Error): void {
-    const waitsForRoom = this.#share?.isReady === false;
-    // Its deadline says nothing of the upstream then, and must not open the circuit.
-    this.#abort(waitsForRoom && reason instanceof GatewayError ? noRoom() : reason);
+    // The deadline of one that has waited for room says nothing of the upstream, and must not open the circuit, also where
+    // the room came at last: it comes when those before it end, whose deadlines were just as far away.
+    this.#abort(this.#hasWaitedForRoom && reason instanceof GatewayError ? noRoom() : reason);
   }
 
   #refuse(reason: string, proxyError: ProxyErrorType): void {

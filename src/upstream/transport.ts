@@ -16,9 +16,14 @@ import { ownUp } from '../http/header-table.ts';
 import { viaName } from '../version.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
-import { BodyBudget } from './body-budget.ts';
+import {
+  type AttemptSlots,
+  BodyBudget,
+  type BudgetShare,
+  type CappedPools,
+  type ConnectionCap,
+} from './budgets.ts';
 import { acceptMediaTypes } from './response.ts';
-import type { AttemptSlots, BudgetShare, CappedPools, ConnectionCap } from './workspace-budgets.ts';
 
 export interface TransportOptions {
   readonly baseUrl: URL;

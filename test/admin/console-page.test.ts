@@ -2,8 +2,9 @@ import { hash } from 'node:crypto';
 import { globSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { consoleFields, consolePage } from '../../src/admin/console-page.ts';
-import { script } from '../../src/browser/console.ts';
+import { consoleTexts } from '../../src/browser/pages.ts';
 
+const { script } = consoleTexts;
 const program = globSync('src/browser/console/*.ts')
   .map((path) => readFileSync(path, 'utf8'))
   .join('\n');

@@ -1,7 +1,7 @@
 /** What `npm run prove` holds other people's servers and the gateway against. */
 import { describe, expect, it } from 'vitest';
 import { type Faults, judgeLink, judgeUpstream, originForm, reads } from '../../bench/prove/http/judge.ts';
-import { readStrictly } from '../../bench/prove/http/strict-parser.ts';
+import { readResponses, readStrictly } from '../../bench/prove/http/strict-parser.ts';
 import { isPassed } from '../../bench/prove/suite.ts';
 import { type StandIn, standInKey } from '../support/stand-in/stand-in.ts';
 
@@ -49,6 +49,18 @@ describe('the strict reader of npm run prove', () => {
   ])('the strict reader of npm run prove takes %s for what it is', (_, bytes, end, count) => {
     const reading = readStrictly(bytes);
     expect([reading.end, reading.requests.length]).toEqual([end, count]);
+  });
+
+  const chunked = 'Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n';
+
+  it.each([
+    ['two answers', answer(1) + answer(2), 2],
+    ['an empty line before the status line', `${answer(1)}\r\n${answer(2)}`, 2],
+    ['chunks', `HTTP/1.1 200 OK\r\n${chunked}${answer(2)}`, 2],
+    ['chunks in HTTP/1.0, behind which there is nothing', `HTTP/1.0 200 OK\r\n${chunked}${answer(2)}`, 1],
+    ['another protocol', `ICY 200 OK\r\n\r\n${answer(2)}`, 0],
+  ])('the strict reader of npm run prove takes answers for what they are: %s', (_, bytes, count) => {
+    expect(readResponses(bytes, [])).toHaveLength(count);
   });
 });
 

@@ -14,7 +14,13 @@ import { prepareReplies } from '../../src/edge/reply-fields.ts';
 import type { UpstreamRequest } from '../../src/exchange/exchange.ts';
 import { answerOf, newTrace } from '../support/requests.ts';
 
-const prepare = prepareReplies({ forward: [], cacheControl: 'private, no-cache', variesBy: [] });
+const prepare = prepareReplies({
+  CALLER_CACHE_CONTROL: 'private, no-cache',
+  CORS_ORIGINS: [],
+  FORWARD_REQUEST_HEADERS: [],
+  FORWARD_REQUEST_HEADERS_UNKEYED: [],
+  FORWARD_RESPONSE_HEADERS: [],
+});
 
 interface Asked {
   readonly operation: string;

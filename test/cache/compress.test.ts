@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
-import { createCompressor, mayCompress } from '../../src/cache/compress.ts';
+import { createCompressor, mayCompress } from '../../src/cache/store-response.ts';
 import type { Answer } from '../../src/exchange/exchange.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
 import { newTrace, patientContext, requestWith } from '../support/requests.ts';

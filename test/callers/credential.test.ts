@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { holdsCredential, presentedCredential, presentedValues } from '../../src/callers/credential.ts';
 import { mintToken } from '../../src/callers/token.ts';
+import { decodings } from '../../src/http/percent-encoding.ts';
 import { Key } from '../../src/key/key.ts';
 import { Scrubber } from '../../src/key/scrub.ts';
 
@@ -68,6 +69,22 @@ describe('the search of a URL for credentials', () => {
 
   it('the search does not look for a credential so short that it could be any word', () => {
     expect(holdsCredential('page=test', ['test'], holdsKey)).toBe(false);
+  });
+});
+
+describe('percent-encoding (RFC 3986 section 2.1)', () => {
+  const nested = (times: number): string => `%${'25'.repeat(times)}41`;
+
+  it.each<[string, string[]]>([
+    ['plain', []],
+    ['%41%0a', ['A\n']],
+    ['\xe9%C3%a9', ['\xe9\xc3\xa9']],
+    ['%2541', ['%41', 'A']],
+    ['%g1%1g%', []],
+    ['%%41', ['%A']],
+    [nested(7), [6, 5, 4, 3, 2].map(nested)],
+  ])('the text %j is decoded as often as that changes it, at most five times: %j', (text, decoded) => {
+    expect(decodings(text)).toEqual([text, ...decoded]);
   });
 });
 

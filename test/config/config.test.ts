@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { settingsWithoutEffect } from '../../src/commands/environment.ts';
 import { ConfigError, changedSettings, readConfig } from '../../src/config/config.ts';
 import { unknownSettings } from '../../src/config/misspellings.ts';
-import { noProxy } from '../../src/config/proxy.ts';
 import { settings } from '../../src/config/settings.ts';
+import { noProxy } from '../../src/config/values.ts';
 
 const enough = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api' };
 

@@ -15,7 +15,13 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const prepare = prepareReplies({ forward: [], cacheControl: 'private, no-cache', variesBy: [] });
+const prepare = prepareReplies({
+  CALLER_CACHE_CONTROL: 'private, no-cache',
+  CORS_ORIGINS: [],
+  FORWARD_REQUEST_HEADERS: [],
+  FORWARD_REQUEST_HEADERS_UNKEYED: [],
+  FORWARD_RESPONSE_HEADERS: [],
+});
 
 function requestFor(headers: Record<string, string> = {}, set: Record<string, string> = {}) {
   const stopListening = vi.fn();

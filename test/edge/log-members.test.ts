@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { refusalFields } from '../../src/edge/access-log.ts';
 import { logMembers, shownFields } from '../../src/edge/log-members.ts';
-import { refusalFields } from '../../src/edge/refusal-fields.ts';
 import { line } from '../support/snapshot.ts';
 
 const root = new URL('../../', import.meta.url);

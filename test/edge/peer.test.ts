@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { findPeerBehind } from '../../src/edge/peer.ts';
+import { findPeerBehind } from '../../src/edge/request-head.ts';
 
 const findPeer = findPeerBehind(['10.0.0.0/8', '192.0.2.7', 'fd00::/8']);
 const balancer = '10.0.0.1';
@@ -53,6 +53,13 @@ describe('the peer behind balancers', () => {
     ],
     ['a field with an underscore', ['X_Forwarded_For', '203.0.113.9'], balancer],
     ['a field that is named in a value', ['X-A', 'x-forwarded-for', 'X-B', '203.0.113.9'], balancer],
+    ['a field whose name is an address', ['X-A', 'x-forwarded-for', '203.0.113.9', 'X-B'], balancer],
+    ['both fields, one of them malformed', [...xff('203.0.113.9'), ...forwarded('for="')], balancer],
+    ['Forwarded with an escaped character', forwarded('for="\\203.0.113.9"'), '203.0.113.9'],
+    ['Forwarded with another name that ends so', forwarded('xfor=203.0.113.9'), balancer],
+    ['Forwarded with more behind the node', forwarded('for=203.0.113.9 x'), balancer],
+    ['more before the brackets of IPv6', xff('x[2001:db8::9]'), balancer],
+    ['more behind the brackets of IPv6', xff('[2001:db8::9]x'), balancer],
   ])('is the nearest hop that is not trusted: %s', (_case, rawHeaders, peer) => {
     expect(findPeer(balancer, rawHeaders)).toBe(peer);
   });
@@ -60,7 +67,9 @@ describe('the peer behind balancers', () => {
   it.each(['203.0.113.1', '2001:db8::1', '192.0.2.8', undefined])(
     'is the other end of the connection where that is not trusted: %s',
     (connected) => {
-      expect(findPeer(connected, [...xff('10.1.1.1'), ...forwarded('for=10.1.1.1')])).toBe(connected);
+      const rawHeaders = [...xff('10.1.1.1'), ...forwarded('for=10.1.1.1')];
+      expect(findPeer(connected, rawHeaders)).toBe(connected);
+      expect(findPeerBehind([])(connected, rawHeaders)).toBe(connected);
     },
   );
 

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import type { RequestListener, Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { closeServer } from '../../src/edge/listen.ts';
 import { createHttpServer, type ServerLimits } from '../../src/edge/server.ts';
-import { closeServer } from '../../src/edge/shutdown.ts';
 import { makeCertificate } from '../support/certificate.ts';
 
 /** Far longer than a test may take. */

@@ -3,7 +3,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { answerThrough } from '../../src/edge/adapter.ts';
 import type { Reply } from '../../src/edge/inbound.ts';
-import { findPeerBehind } from '../../src/edge/peer.ts';
+import { findPeerBehind } from '../../src/edge/request-head.ts';
 import { createHttpServer } from '../../src/edge/server.ts';
 import { linesOf, takesText } from '../../src/edge/write-response.ts';
 import { bufferOf, latin1Of, payloadOf, smallBytes } from '../../src/http/payload.ts';

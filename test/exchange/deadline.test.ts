@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { settledBy, waitAtMost } from '../../src/exchange/deadline.ts';
+import { settledBy, waitAtMost } from '../../src/exchange/request-context.ts';
 
 afterEach(() => vi.useRealTimers());
 

@@ -80,6 +80,22 @@ describe('a secret in a Vault', () => {
     expect(urls()).toEqual(['POST /v1/auth/token/renew-self', 'POST /v1/auth/token/renew-self', read]);
   });
 
+  it.each([
+    ['503 at first', 0, 503],
+    ['500 at first', 0, 500],
+    ['503 at two thirds of its lease', 2_500, 503],
+    ['429 at two thirds of its lease', 2_500, 429],
+  ])('has its token renewed by the next read where Vault answered %s', async (_, seconds, status) => {
+    const store = open({ VAULT_TOKEN: 'root-token' });
+    if (seconds > 0) await store.load(never);
+    laterBy(seconds);
+    vault.state.misbehave = { status, body: '' };
+    await expect(store.load(never)).rejects.toThrow();
+    vault.state.misbehave = undefined;
+    await store.load(never);
+    expect(urls().slice(-2)).toEqual(['POST /v1/auth/token/renew-self', read]);
+  });
+
   it('is read with what an agent’s token file holds at the time', async () => {
     const path = await file('token', 'root-token\n');
     const store = open({ VAULT_TOKEN_FILE: path });
@@ -198,6 +214,8 @@ describe('a Vault that fails', () => {
   ])('is explained: %s', async (_, misbehave, reason) => {
     vault.state.misbehave = misbehave;
     await expect(open({ VAULT_TOKEN: 'root-token' }).load(never)).rejects.toThrow(reason);
+    const atLogin = misbehave.status === 200 ? /the login at auth\/approle failed|too large/ : reason;
+    await expect(open({ VAULT_ROLE_ID: 'role-1' }).load(never)).rejects.toThrow(atLogin);
   });
 
   it('is explained: a deleted newest version', async () => {

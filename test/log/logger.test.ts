@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
-import type { LogDestination } from '../../src/log/destination.ts';
-import { createLogger } from '../../src/log/logger.ts';
+import { createLogger, type LogDestination } from '../../src/log/logger.ts';
 import { line } from '../support/snapshot.ts';
 
 /** A log whose last lines can be read. */

@@ -64,19 +64,6 @@ describe.concurrent('check says in plain words what works', () => {
     expect(report).toMatchObject({ limit: { learned: { attemptsPerSecond: null } } });
   });
 
-  it('check ends with 1 where the role is insufficient, and says the same to programs', async (owner) => {
-    const standIn = await standInFor(owner, { role: 'insufficient' });
-    const { status, stdout } = await run(owner, ['check', '--json'], { settings: settingsFor(standIn.url) });
-    expect(status).toBe(1);
-    expect(JSON.parse(stdout)).toMatchObject({
-      ok: false,
-      exitStatus: 1,
-      settings: { ok: true },
-      key: { ok: true, source: 'env:UPSTREAM_API_KEY' },
-      calls: [{ status: 403, outcome: 'role-insufficient' }, {}],
-    });
-  });
-
   it('check ends with 1 where the upstream limits requests, with the wait that it states, and says each thing once', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ status: 429, headers: { 'retry-after': '37' }, body: '{}' });

@@ -54,30 +54,21 @@ describe('everything else stays here', () => {
   const shared = sharedPair((atEnd) => startPair({}, {}, atEnd));
   beforeEach(() => shared().standIn.reset());
 
+  // `operations.test.ts` has more.
   it.each([
     '/api',
     '/api/',
     '/api/analytics/',
-    '/api/analytics/accounts//',
     '/api//analytics/accounts/',
     '//api/analytics/accounts/',
-    '/api/analytics/accounts/../accounts/',
-    '/api/./analytics/accounts/',
     '/api/%61nalytics/accounts/',
-    '/api/analytics%2faccounts/',
     '/%2e%2e/api/analytics/accounts/',
-    '/api/analytics/accounts/%2e%2e/',
-    '/api/analytics/accounts/%00',
-    '/api/analytics\\accounts/',
-    '/api/analytics/accounts;a=b/',
     '/API/analytics/accounts/',
     '/x/../api/analytics/accounts/',
     '/api/../api/analytics/accounts/',
-    '/api/analytics/accounts/%3f',
     '/apix/analytics/accounts/',
     'http://evil.example/api/analytics/accounts/',
     '*',
-    '/api/users/api-keys/1/',
     '/api/analytics/accounts/#x',
   ])('a request for the target %s stays in the gateway', async (target) => {
     const { exchange, standIn } = shared();

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { beforeAll, expect, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts';
-import type { LogDestination } from '../../src/log/destination.ts';
+import type { LogDestination } from '../../src/log/logger.ts';
 import { sharedOwner } from './shared-owner.ts';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from './stand-in/stand-in.ts';
 

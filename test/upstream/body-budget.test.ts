@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BodyBudget } from '../../src/upstream/body-budget.ts';
-import { SharedBudget } from '../../src/upstream/workspace-budgets.ts';
+import { BodyBudget, SharedBudget } from '../../src/upstream/budgets.ts';
 
 const mebibyte = 2 ** 20;
 /** A bound that is one workspace's own. */

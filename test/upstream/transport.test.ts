@@ -10,10 +10,10 @@ import { FixedContext } from '../../src/exchange/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
 import { Key } from '../../src/key/key.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
+import { SharedBudget } from '../../src/upstream/budgets.ts';
 import { endingOf } from '../../src/upstream/circuit-rules.ts';
 import { attachKey, type CredentialKeys } from '../../src/upstream/credential.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
-import { SharedBudget } from '../../src/upstream/workspace-budgets.ts';
 import { newTrace, patientContext, requestWith, signedRequest } from '../support/requests.ts';
 import type { Behaviour } from '../support/stand-in/behaviour.ts';
 import { type StandIn, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
@@ -639,7 +639,10 @@ describe('bodies in flight together stay under 64 MiB', () => {
       await own.close();
     });
 
-    it('a body that waits for room until its deadline says nothing of the upstream', async () => {
+    it.each([
+      ['until its deadline', false],
+      ['until just before its deadline', true],
+    ])('a body that waits for room %s says nothing of the upstream', async (_until, isGivenRoom) => {
       const { own, give } = await fullTransport();
       const ending = new AbortController();
       const trace = newTrace();
@@ -647,9 +650,10 @@ describe('bodies in flight together stay under 64 MiB', () => {
       const failed = failure(Promise.resolve(own.handler(request, trace)));
       await vi.waitFor(() => expect(trace.upstreamStatus).toBe(200));
       await new Promise((resolve) => setTimeout(resolve, 100));
+      if (isGivenRoom) give();
       ending.abort(new GatewayError('upstream-timeout'));
       expect(endingOf(await failed, true)).toBe('unknown');
-      give();
+      if (!isGivenRoom) give();
       await own.close();
     });
   });

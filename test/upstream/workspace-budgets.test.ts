@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BodyBudget } from '../../src/upstream/body-budget.ts';
-import { AttemptSlots, SharedBudget } from '../../src/upstream/workspace-budgets.ts';
+import { AttemptSlots, BodyBudget, SharedBudget } from '../../src/upstream/budgets.ts';
 import { patientContext } from '../support/requests.ts';
 
 /** What has settled of these promises, after every promise that could go on has. */
@@ -31,6 +30,20 @@ describe('a budget that several workspaces share', () => {
     busy.give(25);
     expect([quiet.take(15), other.take(1)]).toEqual([true, false]);
     expect([busy.used, quiet.used, other.used]).toEqual([0, 30, 10]);
+  });
+
+  it('one that may not take all that is common leaves the rest of it to the others', () => {
+    const budget = new SharedBudget(10, 20, 15);
+    const [busy, quiet, other] = [budget.join(), budget.join(), budget.join()];
+    expect([busy.most, busy.take(25), busy.take(1)]).toEqual([25, true, false]);
+    expect([quiet.take(15), quiet.take(1), other.take(11), other.take(10)]).toEqual([
+      true,
+      false,
+      false,
+      true,
+    ]);
+    busy.give(5);
+    expect([quiet.take(5), busy.take(1)]).toEqual([true, false]);
   });
 
   it('what was taken although it was not free keeps others from what is common until it is given back', () => {

@@ -100,13 +100,15 @@ class Reader {
   }
 }
 
+const valuesOf = (fields: readonly Field[], of: string): string[] =>
+  fields.filter(({ name }) => name === of).map(({ value }) => value);
+
 /** Reads the body that the fields announce; `undefined` where they announce none (RFC 9112 section 6). */
-function readBody(reader: Reader, fields: readonly Field[], version: string): string | undefined {
-  const lengths = fields.filter(({ name }) => name === 'content-length').map(({ value }) => value);
-  const codings = fields.filter(({ name }) => name === 'transfer-encoding').map(({ value }) => value);
+function readBody(reader: Reader, fields: readonly Field[]): string | undefined {
+  const lengths = valuesOf(fields, 'content-length');
+  const codings = valuesOf(fields, 'transfer-encoding');
   if (codings.length > 0) {
     if (lengths.length > 0) throw new Invalid('a length and a coding');
-    if (version !== '1.1') throw new Invalid('a coding in HTTP/1.0');
     if (codings.length > 1 || codings[0]?.toLowerCase() !== 'chunked') throw new Invalid('an unknown coding');
     return reader.chunks();
   }
@@ -122,9 +124,12 @@ function readRequest(reader: Reader): StrictRequest {
     throw new Invalid(`the request line ${JSON.stringify(line.slice(0, 80))}`);
   }
   const fields = reader.fields();
-  const hosts = fields.filter(({ name }) => name === 'host');
+  const hosts = valuesOf(fields, 'host');
   if (hosts.length > 1 || (hosts.length === 0 && version === '1.1')) throw new Invalid('the number of Host');
-  readBody(reader, fields, version);
+  if (version !== '1.1' && valuesOf(fields, 'transfer-encoding').length > 0) {
+    throw new Invalid('a coding in HTTP/1.0');
+  }
+  readBody(reader, fields);
   return { method, target };
 }
 
@@ -146,19 +151,26 @@ export function readStrictly(bytes: string): StrictReading {
   }
 }
 
-/** The final responses to requests of these methods; where they end is not told. */
+/**
+ * The final responses to requests of these methods; where they end is not told. Two oddities are read as clients may:
+ * empty lines before a status line, which change no message (RFC 9110 section 2.4), and a coding in HTTP/1.0, behind
+ * which a connection carries nothing more (RFC 9112 section 6.1).
+ */
 export function readResponses(bytes: string, methods: readonly string[]): StrictResponse[] {
   const reader = new Reader(bytes);
   const responses: StrictResponse[] = [];
   try {
     while (!reader.isAtEnd) {
-      const [, version = '', status] = /^HTTP\/(1\.[01]) (\d{3})(?: |$)/.exec(reader.line()) ?? [];
+      let line = reader.line();
+      while (line === '') line = reader.line();
+      const [, version, status] = /^HTTP\/(1\.[01]) (\d{3})(?: |$)/.exec(line) ?? [];
       const fields = reader.fields();
       if (status === undefined) break;
       if (status.startsWith('1')) continue;
       const isBare = methods[responses.length] === 'HEAD' || status === '204' || status === '304';
-      const body = isBare ? '' : (readBody(reader, fields, version) ?? reader.rest());
+      const body = isBare ? '' : (readBody(reader, fields) ?? reader.rest());
       responses.push({ status: Number(status), body });
+      if (version === '1.0' && valuesOf(fields, 'transfer-encoding').length > 0) break;
     }
   } catch (error) {
     endOf(error);

@@ -110,6 +110,25 @@ export interface Store {
   }[];
 }
 
+/** Problems of one code, of one workspace. */
+export interface ProblemGroup {
+  /** Null for the unnamed workspace, and where none was known. */
+  readonly workspace: string | null;
+  readonly code: string;
+  readonly count: number;
+  /** The first few of the callers that got it, and how many they are; those beyond 50 are not counted. */
+  readonly callers: readonly string[];
+  readonly callerCount: number;
+  readonly since: string;
+  readonly lastAt: string;
+  /** Of the last one that the gateway has numbered itself: nothing that callers send is shown. */
+  readonly requestId: string | null;
+  /** What lay behind the last one, as ECONNREFUSED, or the setting that decided. */
+  readonly cause: string | null;
+  /** What to do about it, in one sentence. */
+  readonly todo: string;
+}
+
 export type Status = Parts & {
   readonly version: string;
   readonly at: string;
@@ -120,18 +139,7 @@ export type Status = Parts & {
   readonly requests: {
     readonly inFlight: number;
     readonly counts: readonly Counted[];
-    readonly problemGroups: readonly {
-      readonly workspace: string | null;
-      readonly code: string;
-      readonly count: number;
-      readonly callers: readonly string[];
-      readonly callerCount: number;
-      readonly since: string;
-      readonly lastAt: string;
-      readonly requestId: string | null;
-      readonly cause: string | null;
-      readonly todo: string;
-    }[];
+    readonly problemGroups: readonly ProblemGroup[];
   };
   readonly workspaces: readonly Workspace[];
   readonly callers: {

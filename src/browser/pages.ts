@@ -1,17 +1,22 @@
 /**
  * The programs and styles that pages carry, as texts. From `src/` they are made when a page is first read; the build
- * makes them once and puts the texts in place of the files that call this.
+ * makes them once and puts them in place of this file.
  */
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
-export interface PageTexts {
+interface PageTexts {
   readonly script: string;
   readonly style: string;
 }
 
+/** What the console carries. */
+export const consoleTexts = await bundlePage('console');
+/** What the API page carries; its style is that of all documents. */
+export const apiPageTexts = await bundlePage('api-page');
+
 /** @param folder below this one, with `main.ts` and `style.css` in it */
-export async function bundlePage(folder: 'console' | 'api-page'): Promise<PageTexts> {
+async function bundlePage(folder: 'console' | 'api-page'): Promise<PageTexts> {
   // Needed in a checkout alone, where development packages are installed.
   const { build } = await import('rolldown');
   const { output } = await build({
