@@ -3,8 +3,10 @@
  * with the other end within. The proxy sees the other end's name and port, and nothing of what is sent there. Whatever it
  * answers but a 2xx ends the connection: nothing else is ever sent to it, and no redirect is followed.
  */
+import { once } from 'node:events';
 import { constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
 import type { Agent } from 'node:https';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -112,21 +114,14 @@ export class OutboundProxy {
       // Said here, so that no environment variable can unsay it.
       rejectUnauthorized: true,
     });
-    return await new Promise((resolve, reject) => {
-      const fail = (error: Error): void => {
-        clearTimeout(timer);
-        secure.destroy();
-        reject(error);
-      };
-      const late = Object.assign(new Error('no TLS connection in time'), { code: 'ETIMEDOUT' });
-      const timer = setTimeout(fail, timeoutMs / 2, late);
-      secure.once('error', fail);
-      secure.once('secureConnect', () => {
-        clearTimeout(timer);
-        secure.off('error', fail);
-        resolve(secure.setNoDelay(true).setKeepAlive(true, keepAliveDelayMs));
-      });
-    });
+    const late = Object.assign(new Error('no TLS connection in time'), { code: 'ETIMEDOUT' });
+    const timer = setTimeout(() => secure.destroy(late), timeoutMs / 2);
+    try {
+      await once(secure, 'secureConnect');
+    } finally {
+      clearTimeout(timer);
+    }
+    return secure.setNoDelay(true).setKeepAlive(true, keepAliveDelayMs);
   }
 
   /** @param target the other end, as `host:port` */
@@ -139,37 +134,26 @@ export class OutboundProxy {
     const request = isTls
       ? process.getBuiltinModule('node:https').request({ ...options, rejectUnauthorized: true })
       : process.getBuiltinModule('node:http').request(options);
+    const late = this.#error(`gave no connection to ${target} within ${timeoutMs} ms`, 'connection_timeout');
+    const timer = setTimeout(() => request.destroy(late), timeoutMs);
+    // Only the first error is waited for.
+    request.on('error', () => {});
+    let answer: [IncomingMessage, Duplex, Buffer];
     try {
-      return await new Promise((resolve, reject) => {
-        const late = this.#error(
-          `gave no connection to ${target} within ${timeoutMs} ms`,
-          'connection_timeout',
-        );
-        const timer = setTimeout(reject, timeoutMs, late);
-        request.once('connect', ({ statusCode = 0 }, socket: Duplex, head: Buffer) => {
-          clearTimeout(timer);
-          const isGiven = statusCode >= 200 && statusCode < 300;
-          // The other end of a TLS connection never speaks first: such bytes are the proxy's own.
-          if (isGiven && head.length === 0) resolve(socket);
-          else {
-            socket.on('error', () => {}).destroy();
-            reject(
-              isGiven
-                ? this.#error('sent bytes of its own behind its answer to CONNECT', 'http_protocol_error')
-                : this.#refusal(statusCode, target, authorization !== undefined),
-            );
-          }
-        });
-        request.on('error', (error) => {
-          clearTimeout(timer);
-          reject(this.#failure(error));
-        });
-        request.end();
-      });
+      answer = (await once(request.end(), 'connect')) as typeof answer;
     } catch (error) {
-      request.destroy();
-      throw error;
+      throw error === late ? late : this.#failure(error);
+    } finally {
+      clearTimeout(timer);
     }
+    const [{ statusCode = 0 }, socket, head] = answer;
+    const isGiven = statusCode >= 200 && statusCode < 300;
+    // The other end of a TLS connection never speaks first: such bytes are the proxy's own.
+    if (isGiven && head.length === 0) return socket;
+    socket.on('error', () => {}).destroy();
+    throw isGiven
+      ? this.#error('sent bytes of its own behind its answer to CONNECT', 'http_protocol_error')
+      : this.#refusal(statusCode, target, authorization !== undefined);
   }
 
   /**

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
 import type { Queued } from '../../src/gate/fair-queue.ts';
 import { type Outcome, type Permit, Scheduler, type SchedulerOptions } from '../../src/gate/scheduler.ts';
@@ -38,6 +38,17 @@ function spend(gate: Scheduler<Queued>, name: string, nowMs: number, most = 1000
 }
 
 describe('a told limit', () => {
+  it('a told limit is asked about few of the flows that wait for it, however many do', () => {
+    const gate = scheduler(told(10, 1000), told(100, 60_000));
+    expect(spend(gate, 'first', 0) + spend(gate, 'second', 0)).toBe(10);
+    for (let at = 0; at < 2_000; at += 1) gate.enter(request(`person ${at}`, 1), 1);
+    const asked = vi.spyOn(ToldWindow.prototype, 'turnMs');
+    onTestFinished(() => asked.mockRestore());
+    expect(gate.next(2)).toMatchObject({ request: undefined, untilMs: 1000 });
+    expect(gate.next(1001).request).toBeDefined();
+    expect(asked.mock.calls.length).toBeLessThan(20);
+  });
+
   it('a told limit is kept in every window, wherever between its sending and its end each attempt arrives', () => {
     const step = fc.oneof(
       fc.record({ kind: fc.constant('ask' as const), caller: fc.nat(3), background: fc.boolean() }),
