@@ -70,7 +70,8 @@ function makeOf(version: Version, name: string, limitBytes: number): MemoryGroup
   return { ...group, peakBytes: () => Number(readFileSync(join(group.folder, version.peakFile), 'utf8')) };
 }
 
-function makeGroup(
+/** @returns `undefined` where this process may make no such group */
+export function makeGroup(
   parent: string,
   name: string,
   limits: Readonly<Record<string, string>>,

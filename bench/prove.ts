@@ -38,6 +38,10 @@ const parts: Readonly<Record<string, Part>> = {
     needs: ['iptables', 'ip', 'tc'],
     command: ['unshare', '--net', 'node', 'bench/prove/network.ts'],
   },
+  systemd: {
+    needs: ['/lib/systemd/systemd', 'systemctl', 'unshare', 'redis-server'],
+    command: ['unshare', '--net', '--mount', 'node', 'bench/prove/systemd.ts'],
+  },
   scarcity: { needs: ['slowhttptest', 'taskset'], command: ['node', 'bench/prove/scarcity.ts'] },
   tls: { needs: ['sslscan', 'openssl'], command: ['node', 'bench/prove/tls.ts'] },
   // nginx, haproxy, apache2, squid …: each by its program.

@@ -36,8 +36,8 @@ export class LiveEvents {
     return new ReadableStream<Uint8Array>({
       start: (sink) => {
         own = sink;
-        const [eldest] = this.#sinks.keys();
-        if (this.#sinks.size >= maxConsoles && eldest !== undefined) this.#end(eldest);
+        const [oldest] = this.#sinks.keys();
+        if (this.#sinks.size >= maxConsoles && oldest !== undefined) this.#end(oldest);
         this.#sinks.set(sink, workspace);
         sink.enqueue(this.#eventOf('history', this.#options.history(workspace)));
         void this.#tellStatus([workspace]);

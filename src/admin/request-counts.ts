@@ -232,8 +232,8 @@ function withRecent(
   if (all.length <= maxRecent) return all;
   // Those that are not known to be a caller's are counted as one caller's.
   const groups = [...Map.groupBy(all, (one) => one.caller).values()];
-  const eldest = groups.toSorted((one, other) => other.length - one.length)[0]?.at(-1);
-  return all.filter((one) => one !== eldest);
+  const oldest = groups.toSorted((one, other) => other.length - one.length)[0]?.at(-1);
+  return all.filter((one) => one !== oldest);
 }
 
 function increment<Name>(counts: Map<Name, number>, name: Name): void {

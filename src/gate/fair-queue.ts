@@ -83,8 +83,8 @@ export class FairQueue<T extends Queued> {
   }
 
   /** Those of which requests wait. */
-  flows(): Flow[] {
-    return [...this.#backlogs.values()].filter(({ waiting }) => waiting.length > 0).map(({ flow }) => flow);
+  *flows(): Generator<Flow> {
+    for (const { flow, waiting } of this.#backlogs.values()) if (waiting.length > 0) yield flow;
   }
 
   /** The next in turn of the callers that may have one, taken out, and the flow whose turn it is. */

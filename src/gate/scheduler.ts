@@ -75,6 +75,9 @@ export interface Rejected<T> {
   readonly retryAfterMs: number;
 }
 
+/** One that has used nothing. */
+const newFlow: Flow = { name: '', weight: 1, background: false };
+
 const isTrial = ({ state }: Permit): boolean => state === 'trial';
 
 export class Scheduler<T extends Queued> {
@@ -149,7 +152,8 @@ export class Scheduler<T extends Queued> {
     if (this.record.state === 'paced')
       this.record =
         heldMs > nowMs ? settleDown(this.record, nowMs) : rise(this.record, this.counts.sent, nowMs);
-    if (isEmpty || this.underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
+    const isFull = this.underWay.length >= this.#window();
+    if (isEmpty || isFull || this.underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
     const untilMs = Math.max(state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs, heldMs);
     if (untilMs > nowMs) return { request: undefined, untilMs };
@@ -241,12 +245,19 @@ export class Scheduler<T extends Queued> {
     return this.windows.length === 0 ? [] : this.underWay.filter((permit) => !this.counted.has(permit));
   }
 
-  /** When stated limits let an attempt of these flows go, behind so many others. */
-  #statedMs(flows: readonly Flow[], ahead: number, nowMs: number): number {
+  /** When stated limits let an attempt of the first of these flows go, behind so many others. */
+  #statedMs(flows: Iterable<Flow>, ahead: number, nowMs: number): number {
     const others = ahead + this.uncounted.length;
-    const turnMs = (flow: Flow) => Math.max(0, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
-    const heldMs = this.fields.turnMs(ahead + this.underWay.length, nowMs);
-    return Math.max(nowMs, Math.min(...flows.map(turnMs)), heldMs);
+    const turnMs = (flow: Flow) =>
+      Math.max(nowMs, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
+    // None goes sooner, so thousands of flows that wait equally long are not all looked at.
+    const leastMs = turnMs(newFlow);
+    let firstMs = Number.POSITIVE_INFINITY;
+    for (const flow of flows) {
+      firstMs = Math.min(firstMs, turnMs(flow));
+      if (firstMs <= leastMs) break;
+    }
+    return Math.max(firstMs, this.fields.turnMs(ahead + this.underWay.length, nowMs));
   }
 
   #mayGo(flow: Flow, nowMs: number): boolean {

@@ -63,23 +63,3 @@ describe('the text format', () => {
     expect(parseExposition(text).series[0]?.value).toBe(value);
   });
 });
-
-describe('the parser of the tests', () => {
-  const good = '# HELP h H.\n# TYPE h histogram\n';
-  it.each([
-    ['a sample without help and type', 'a 1\n'],
-    ['a type without help', '# TYPE a gauge\na 1\n'],
-    ['a series twice', '# HELP a A.\n# TYPE a gauge\na{x="1",y="2"} 1\na{y="2",x="1"} 2\n'],
-    ['a label twice', '# HELP a A.\n# TYPE a gauge\na{x="1",x="2"} 1\n'],
-    ['a wrong escape', '# HELP a A.\n# TYPE a gauge\na{x="\\t"} 1\n'],
-    ['another name below a family', '# HELP a A.\n# TYPE a gauge\nb 1\n'],
-    ['a counter that does not say so', '# HELP a A.\n# TYPE a counter\na 1\n'],
-    ['no last line break', '# HELP a A.\n# TYPE a gauge\na 1'],
-    ['falling buckets', `${good}h_bucket{le="1"} 2\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 1\n`],
-    ['+Inf that is not all', `${good}h_bucket{le="1"} 1\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 2\n`],
-    ['no +Inf', `${good}h_bucket{le="1"} 1\nh_sum 1\nh_count 1\n`],
-    ['no sum', `${good}h_bucket{le="+Inf"} 1\nh_count 1\n`],
-  ])('the parser of the tests refuses %s', (_name, text) => {
-    expect(() => parseExposition(text)).toThrow();
-  });
-});

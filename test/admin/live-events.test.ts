@@ -25,7 +25,7 @@ it('a console that does not read is ended, and costs the others nothing', async 
   expect(read).toBeGreaterThanOrEqual(50);
 });
 
-it('the seventeenth console ends the eldest, and a new one makes no work for those of other workspaces', async () => {
+it('the seventeenth console ends the oldest, and a new one makes no work for those of other workspaces', async () => {
   const asked: (string | undefined)[] = [];
   const live = new LiveEvents({
     status: async (workspace) => {
@@ -39,9 +39,9 @@ it('the seventeenth console ends the eldest, and a new one makes no work for tho
   const readers = Array.from({ length: 17 }, (_, at) => live.open(`w${at}`).getReader());
   await new Promise((resolve) => setImmediate(resolve));
   expect(asked).toEqual(readers.map((_, at) => `w${at}`));
-  const [eldest, second] = readers;
+  const [oldest, second] = readers;
   let events = 0;
-  while (!(await eldest?.read())?.done) events += 1;
+  while (!(await oldest?.read())?.done) events += 1;
   expect(events).toBeLessThan(3);
   expect((await second?.read())?.done).toBe(false);
   live.close();

@@ -440,6 +440,7 @@ describe('a forged or foreign JWT', () => {
     expect(error).toMatchObject({ code: 'caller-forbidden', status: 403, headers: undefined });
     expect(error.message).toBe('a valid JWT that fits no caller: not staff (claim "email")');
     expect(error.detail).not.toContain('email');
+    expect(error.detail).toContain('Ask the operator; the log says which claim does not fit.');
   });
 
   it('a valid JWT that many entries do not fit has a few of them in the log', async () => {

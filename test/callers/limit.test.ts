@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type Bucket, fullBucket } from '../../src/callers/bucket.ts';
+import { type Bucket, fullBucket, putOne, untilFullMs, writtenLimit } from '../../src/callers/bucket.ts';
 import { type CallerLimit, makeCaller, personOf } from '../../src/callers/caller.ts';
 import { parseLimits } from '../../src/callers/callers-file.ts';
 import { CallerLimits, rateLimitFields, type SharedBuckets } from '../../src/callers/limit.ts';
@@ -86,6 +86,25 @@ describe("a caller's limit across gateways", () => {
     limits.spend(a);
     await vi.advanceTimersByTimeAsync(40);
     expect(limits.spend(a)).toMatchObject({ ok: false, remaining: 0, retryAfterMs: 2_000 });
+  });
+});
+
+describe('a bucket', () => {
+  const daily = { perSecond: 0, burst: 500, windowMs: 86_400_000 };
+
+  it.each<[CallerLimit, string, number]>([
+    [{ perSecond: 2, burst: 5 }, '5/3s', 2_000],
+    [{ perSecond: 20, burst: 5 }, '5/1s', 200],
+    [daily, '500/1d', 86_399_000],
+    [{ ...daily, windowMs: 5_400_000 }, '500/90m', 5_399_000],
+    [{ ...daily, windowMs: 7_000 }, '500/7s', 6_000],
+  ])('a bucket of the limit %j is written %s, and full again in %i ms', (limit, written, fullMs) => {
+    const bucket = { level: limit.burst - 4, atMs: 1_000 };
+    expect([writtenLimit(limit), untilFullMs(bucket, limit)]).toEqual([written, fullMs]);
+    for (const level of [limit.burst - 3, limit.burst - 2, limit.burst - 1, limit.burst, limit.burst]) {
+      putOne(bucket, limit);
+      expect(bucket.level).toBe(level);
+    }
   });
 });
 
@@ -285,7 +304,11 @@ describe('failed authentications', () => {
     for (let failed = 0; failed < 3; failed++)
       expect((await fail(authenticator, '10.0.0.1')).status).toBe(401);
     const error = await fail(authenticator, '10.0.0.1');
-    expect(error).toMatchObject({ code: 'caller-rate-limited', status: 429, retryAfterMs: 20_000 });
+    expect(error).toMatchObject({
+      ...{ code: 'caller-rate-limited', status: 429, retryAfterMs: 20_000 },
+      detail: 'Too many requests from this address had no valid credential.',
+    });
+    expect(error.message).toMatch(/^too many failed authentications from this address; this one: .*token/);
     expect((await fail(authenticator, '10.0.0.2')).status).toBe(401);
     vi.advanceTimersByTime(20_000);
     expect((await fail(authenticator, '10.0.0.1')).status).toBe(401);

@@ -322,15 +322,7 @@ describe('a page of another site gets nothing from the admin listener', () => {
       403,
       'origin-not-allowed',
     ],
-    ['one in an older browser', { origin: 'https://evil.example' }, 403, 'origin-not-allowed'],
-    ['a sandboxed one', { origin: 'null' }, 403, 'origin-not-allowed'],
-    [
-      'one on another port',
-      { origin: 'http://127.0.0.1:1', 'sec-fetch-site': 'same-site' },
-      403,
-      'origin-not-allowed',
-    ],
-    ['a form', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' }, 403, 'origin-not-allowed'],
+    // `admin/middleware.test.ts` has more.
     ['a name made to mean us', { host: 'evil.example' }, 421, 'host-not-allowed'],
   ];
 

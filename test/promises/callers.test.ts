@@ -146,7 +146,7 @@ describe('whatever is wrong with a credential, the caller is told the same and t
   const shared = sharedPair((atEnd) => startWith([entry, old], unlimited, {}, atEnd));
   beforeEach(() => shared().standIn.reset());
 
-  // Three of many, which `callers/authenticator.test.ts` has.
+  // Three of many, which `callers/credential.test.ts` has.
   it.each<[string, string, RegExp]>([
     ['unknown', stranger, /unknown token/],
     ['expired', expired, /^an expired token \([0-9a-f]{8}\) of old$/],

@@ -89,22 +89,6 @@ describe.concurrent('check says in plain words what works', () => {
       'Failed: The upstream limits requests now, so whether the gateway could work is',
     );
   });
-
-  it('check asks added reads, names what is ignored, and refuses a doubled /api', async (owner) => {
-    const standIn = await standInFor(owner);
-    const settings = {
-      ...settingsFor(standIn.url),
-      UPSTREAM_API_KEY_FROM: 'env:OTHER_KEY',
-      OTHER_KEY: standInKey,
-    };
-    const missing = await checkHere({ ...settings, UPSTREAM_READS: '/analytics/nowhere/' });
-    expect(missing.both).toEqual([1, 1]);
-    expect(missing.stdout).toMatch(/^GET \/analytics\/nowhere\/: 404\. .*correct it in UPSTREAM_READS/m);
-    expect(missing.stdout).toContain('Without effect: UPSTREAM_API_KEY is ignored, because');
-    const doubled = await checkHere({ ...settings, UPSTREAM_READS: '/api/analytics/accounts/' });
-    expect(doubled.both).toEqual([2, 2]);
-    expect(doubled.stdout).toContain('would be asked for /api/api/…');
-  });
 });
 
 describe.concurrent('healthcheck', () => {

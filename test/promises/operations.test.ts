@@ -18,13 +18,6 @@ describe('an operation becomes exactly the specified read', () => {
     ]);
   });
 
-  it('the answer of an operation is handed on to the byte', async () => {
-    const { ask, standIn } = await startPair();
-    const body = '{ "b" : 1,\n\t"a": "\\u00e9\u00e9" }';
-    standIn.behave({ body });
-    expect((await ask(accounts)).body.toString()).toBe(body);
-  });
-
   it('HEAD is a GET to the upstream whose body stays in the gateway', async () => {
     const { ask, standIn } = await startPair();
     const whole = await ask(accounts);
