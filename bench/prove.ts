@@ -35,11 +35,11 @@ const parts: Readonly<Record<string, Part>> = {
   clocks: { needs: ['faketime'], command: ['node', 'bench/prove/clocks.ts'] },
   // In a network of its own: what iptables drops there is of no other program. It takes root.
   network: {
-    needs: ['iptables', 'ip', 'tc'],
+    needs: ['iptables', 'ip', 'python3', 'redis-server'],
     command: ['unshare', '--net', 'node', 'bench/prove/network.ts'],
   },
   scarcity: { needs: ['slowhttptest', 'taskset'], command: ['node', 'bench/prove/scarcity.ts'] },
-  tls: { needs: ['sslscan', 'openssl'], command: ['node', 'bench/prove/tls.ts'] },
+  tls: { needs: ['sslscan', 'openssl', 'testssl'], command: ['node', 'bench/prove/tls.ts'] },
   // nginx, haproxy, apache2, squid …: each by its program.
   ...Object.fromEntries(
     [...serverPrograms].map((program) => [
