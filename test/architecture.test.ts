@@ -256,7 +256,6 @@ describe('the rules that keep the key in are kept', () => {
     'cache/cache-control.ts',
     'cache/cache-key.ts',
     'cache/cache-rules.ts',
-    'cache/repeated-ids.ts',
     'cache/shared-reads.ts',
     'callers/bucket.ts',
     'callers/callers-file.ts',

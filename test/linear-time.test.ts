@@ -6,9 +6,8 @@
  */
 import { describe, expect, it } from 'vitest';
 import { directiveFields, directiveSeconds, parseCacheControl } from '../src/cache/cache-control.ts';
-import { exactRequestKey, varyNames } from '../src/cache/cache-key.ts';
+import { exactRequestKey, repeatsIds, varyNames } from '../src/cache/cache-key.ts';
 import { readValidators } from '../src/cache/cache-rules.ts';
-import { repeatsIds } from '../src/cache/repeated-ids.ts';
 import { mayCompress } from '../src/cache/store-response.ts';
 import { holdsCredential, presentedCredential, presentedValues } from '../src/callers/credential.ts';
 import { parseFlySource } from '../src/callers/fly.ts';

@@ -14,15 +14,31 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Suite } from './suite.ts';
 
-/** The tests that own a file's rules, below test/; where none are named, the test of the same name does. */
+/**
+ * The tests that own a file's rules, below test/; where none are named, the test of the same name does. `http/header-table.ts`
+ * is left out: most of its words say why, and change nothing (of a field that never goes up, `stops` is as good as `ours`).
+ */
 const owners: Readonly<Record<string, readonly string[]>> = {
   'cache/cache-control.ts': ['cache/cache-control', 'cache/cache-rules'],
   'cache/cache-key.ts': [],
   'cache/cache-rules.ts': ['cache/cache-rules', 'cache/shared-reads'],
+  'cache/flow-shares.ts': ['cache/answer-store'],
+  'callers/bucket.ts': ['callers/limit'],
   'callers/credential.ts': [],
+  'callers/failures.ts': ['callers/failures', 'callers/limit', 'callers/jwt'],
+  'callers/jwt-rule.ts': ['callers/jwt-rule', 'callers/callers-file'],
+  'edge/request-head.ts': [],
+  'exchange/fair-share.ts': ['exchange/fair-share', 'cache/answer-store'],
+  'gate/pacer.ts': ['gate/pacer', 'gate/scheduler'],
+  'gate/window-limits.ts': [],
+  'http/address.ts': ['http/address', 'edge/request-head', 'config/config'],
+  'http/fields.ts': ['http/header-table', 'edge/representation', 'upstream/response'],
   'http/limit-fields.ts': ['http/limit-fields', 'http/stated-wait'],
+  'http/links.ts': ['http/links', 'upstream/links'],
+  'http/percent-encoding.ts': ['callers/credential', 'operations'],
   'http/stated-wait.ts': ['http/stated-wait', 'http/limit-fields'],
   'operations.ts': ['operations', 'documents/openapi'],
+  'upstream/circuit-rules.ts': ['upstream/circuit-rules', 'upstream/circuit'],
 };
 
 const atLeast = 0.9;

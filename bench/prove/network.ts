@@ -4,7 +4,6 @@
  *
  *   unshare --net node bench/prove/network.ts     (it takes root)
  */
-import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,18 +11,11 @@ import { makeProgram } from '../../test/support/program.ts';
 import { startRedis } from '../../test/support/redis.ts';
 import { freePort, startProgram } from '../process.ts';
 import { startPair } from './pair.ts';
-import { expectAll, expectThat, type Subject, startSubject } from './subject.ts';
+import { expectAll, expectNewNetwork, expectThat, run, type Subject, startSubject } from './subject.ts';
 import { Suite } from './suite.ts';
 
-const run = (program: string, ...args: readonly string[]): string =>
-  execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
-
 // The machine's own rules are never touched.
-expectThat(
-  !/^\s*(?!lo:)\S+:\s*[1-9]/m.test(readFileSync('/proc/net/dev', 'utf8')),
-  'this network is not new',
-);
-run('ip', 'link', 'set', 'lo', 'up');
+expectNewNetwork();
 makeProgram();
 
 const version = /v(\S+)/.exec(run('iptables', '--version'))?.[1] ?? '?';

@@ -1,5 +1,6 @@
 /** The built gateway under hostile conditions, with an account of each request: what its caller got, and what the log says. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type Agent, get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -197,4 +198,18 @@ export function expectAll(got: readonly Got[], ...allowed: readonly Got[]): void
 /** @throws Error with `what` */
 export function expectThat(isSo: boolean, what: string): void {
   if (!isSo) throw new Error(what);
+}
+
+/** What a program printed. @throws Error where it fails */
+export function run(program: string, ...words: readonly string[]): string {
+  return execFileSync(program, words, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
+/** Makes a network usable that is this process's own. @throws Error where it is the machine's */
+export function expectNewNetwork(): void {
+  expectThat(
+    !/^\s*(?!lo:)\S+:\s*[1-9]/m.test(readFileSync('/proc/net/dev', 'utf8')),
+    'this network is not new',
+  );
+  run('ip', 'link', 'set', 'lo', 'up');
 }

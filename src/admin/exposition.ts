@@ -5,7 +5,7 @@
  * histogram cost 0.65 µs a request there, and its import takes 16 MiB. Counting costs a twentieth of that here, and the
  * format is these few lines.
  */
-import { boundsSeconds, type DurationsSnapshot } from '../exchange/durations.ts';
+import { boundsSeconds, type DurationsSnapshot } from '../exchange/figures.ts';
 
 /** `untyped`: a gauge whose name ends as a counter's does, where promtool refuses the type "gauge". */
 export type MetricType = 'counter' | 'gauge' | 'histogram' | 'untyped';
@@ -34,16 +34,17 @@ export type Row<T> = readonly [name: string, type: MetricType, help: string, val
 
 export const expositionType = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** The metrics of a table. @param each what is shown, each with the labels of its samples */
-export function metricsOfRows<T>(rows: readonly Row<T>[], each: readonly (readonly [T, Labels])[]): Metric[] {
-  return rows.map(([name, type, help, value]) => ({
-    name,
-    type,
-    help,
-    samples: each.flatMap(([shown, labels]) =>
+/** The metrics of a table, each made when it is asked for. @param each what is shown, each with the labels of its samples */
+export function* metricsOfRows<T>(
+  rows: readonly Row<T>[],
+  each: readonly (readonly [T, Labels])[],
+): Generator<Metric> {
+  for (const [name, type, help, value] of rows) {
+    const samples = each.flatMap(([shown, labels]) =>
       samplesOf(value(shown)).map((one) => ({ ...one, labels: { ...labels, ...one.labels } })),
-    ),
-  }));
+    );
+    yield { name, type, help, samples };
+  }
 }
 
 export function sample(value: number, labels: Labels): Sample {
@@ -87,17 +88,25 @@ export function durationSamples(
   ];
 }
 
-/** Metrics without a sample are left out. */
-export function exposition(metrics: readonly Metric[]): string {
+const pieceCharacters = 65_536;
+
+/**
+ * The text in pieces of whole lines: a hundred workspaces with twenty reads have 15 MiB of it. Metrics without a sample are
+ * left out.
+ */
+export function* exposition(metrics: Iterable<Metric>): Generator<string> {
   let text = '';
   for (const { name, type, help, samples } of metrics) {
     if (samples.length === 0) continue;
     text += `# HELP ${name} ${escapeHelp(help)}\n# TYPE ${name} ${type}\n`;
     for (const { value, labels, suffix = '' } of samples) {
       text += `${name}${suffix}${labels === undefined ? '' : labelText(labels)} ${numberText(value)}\n`;
+      if (text.length < pieceCharacters) continue;
+      yield text;
+      text = '';
     }
   }
-  return text;
+  yield text;
 }
 
 function samplesOf(value: Value): readonly Sample[] {

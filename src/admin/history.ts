@@ -2,7 +2,7 @@
  * The last 15 minutes, for the console's charts: a point every five seconds, kept by the gateway itself, so that a
  * fresh tab is not empty. The same look keeps the verdict's `since` true between requests.
  */
-import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../exchange/durations.ts';
+import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../exchange/figures.ts';
 import { type CallerCount, sumByCaller } from './caller-counts.ts';
 import { type Health, type HealthReason, judgeHealth, type Verdict } from './health.ts';
 import { fromMemory, type RequestCount } from './request-counts.ts';

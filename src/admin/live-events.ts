@@ -2,7 +2,11 @@
  * Server-sent events for consoles (the living standard of HTML, section 9.2). The status is read once for all that
  * show the same, and not at all while none is open.
  */
+import { searched } from './middleware.ts';
+
 const statusEveryMs = 2_000;
+/** Fewer than the listener takes connections: who scrapes and who purges is not kept out. */
+const maxConsoles = 16;
 
 export interface LiveEventsOptions {
   /** The status as JSON, in one line. @param workspace the only one that it is about, of several */
@@ -32,10 +36,12 @@ export class LiveEvents {
     return new ReadableStream<Uint8Array>({
       start: (sink) => {
         own = sink;
+        const [oldest] = this.#sinks.keys();
+        if (this.#sinks.size >= maxConsoles && oldest !== undefined) this.#end(oldest);
         this.#sinks.set(sink, workspace);
         sink.enqueue(this.#eventOf('history', this.#options.history(workspace)));
-        void this.#tellStatus();
-        this.#timer ??= setInterval(() => void this.#tellStatus(), statusEveryMs).unref();
+        void this.#tellStatus([workspace]);
+        this.#timer ??= setInterval(() => void this.#tellStatus(this.#sinks.values()), statusEveryMs).unref();
       },
       cancel: () => {
         if (own !== undefined) this.#leave(own);
@@ -67,9 +73,9 @@ export class LiveEvents {
     for (const sink of [...this.#sinks.keys()]) this.#end(sink);
   }
 
-  async #tellStatus(): Promise<void> {
+  async #tellStatus(workspaces: Iterable<string | undefined>): Promise<void> {
     try {
-      for (const workspace of new Set(this.#sinks.values())) {
+      for (const workspace of new Set(workspaces)) {
         this.tell(workspace, 'status', await this.#options.status(workspace));
       }
     } catch (error) {
@@ -90,8 +96,6 @@ export class LiveEvents {
   }
 
   #eventOf(event: string, json: string): Uint8Array {
-    // Byte for byte as Latin-1, as all replies are searched.
-    const text = Buffer.from(`event: ${event}\ndata: ${json}\n\n`).toString('latin1');
-    return Buffer.from(this.#options.redact(text), 'latin1');
+    return searched(`event: ${event}\ndata: ${json}\n\n`, this.#options.redact);
   }
 }

@@ -3,7 +3,7 @@
  * beside it. Pure: no I/O, no clock.
  */
 import type { TokenExpiry } from '../callers/callers-snapshot.ts';
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import { callerOfFlow } from '../exchange/request-context.ts';
 import { maxCallers, otherCallers, sumByCaller } from './caller-counts.ts';
 import {
@@ -24,12 +24,13 @@ import { workspaceRows } from './workspace-metrics.ts';
 const prefix = 'analytics_gateway_';
 
 /** All of them; `runtime.ts` has those of the process. */
-export function metricsOf(snapshot: AdminSnapshot, verdict: Verdict): readonly Metric[] {
+export function* metricsOf(snapshot: AdminSnapshot, verdict: Verdict): Generator<Metric> {
   const each = snapshot.workspaces.map((one) => [one, workspaceLabel(one.workspace)] as const);
-  return [
-    ...metricsOfRows(gatewayRows, [[{ ...snapshot, ...verdict }, {}]]),
-    ...metricsOfRows(workspaceRows, each),
-  ].map((metric) => ({ ...metric, name: `${prefix}${metric.name}` }));
+  const parts = [
+    metricsOfRows(gatewayRows, [[{ ...snapshot, ...verdict }, {}]]),
+    metricsOfRows(workspaceRows, each),
+  ];
+  for (const part of parts) for (const metric of part) yield { ...metric, name: `${prefix}${metric.name}` };
 }
 
 const gatewayRows: readonly Row<AdminSnapshot & Verdict>[] = [

@@ -14,7 +14,14 @@ import { newRequestId } from '../edge/request-ids.ts';
 import { GatewayError } from '../errors.ts';
 import { hostName, isLoopbackHost, listedHostName } from '../http/address.ts';
 
-export type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
+export type AdminEnv = {
+  Bindings: HttpBindings;
+  Variables: {
+    requestId: string;
+    /** The route has searched its reply for the key, piece by piece. */
+    isSearched?: true;
+  };
+};
 
 export interface AdminHosts {
   /** ADMIN_HOST. */
@@ -35,10 +42,13 @@ export interface MiddlewareOptions {
   readonly isClosing: () => boolean;
 }
 
-/** The media type of a reply without an end. */
-export const eventStream = 'text/event-stream';
+/** The bytes of a text without the key. It is searched byte for byte as Latin-1, as the upstream's answers are. */
+export function searched(text: string | ArrayBuffer, redact: MiddlewareOptions['redact']): Buffer {
+  const bytes = typeof text === 'string' ? Buffer.from(text) : Buffer.from(text);
+  return Buffer.from(redact(bytes.toString('latin1')), 'latin1');
+}
 
-/** Searches each reply for the key: byte for byte as Latin-1, as the upstream's answers are searched too. */
+/** Searches each reply for the key. */
 export function redactReplies({
   redact,
   isClosing,
@@ -46,12 +56,10 @@ export function redactReplies({
   return async function redactReply(context, next) {
     await next();
     const { status, headers } = context.res;
-    // It has no end; each of its events is searched by itself.
-    if (headers.get('content-type') === eventStream) return;
-    const text = Buffer.from(await context.res.arrayBuffer()).toString('latin1');
-    const body = Buffer.from(redact(text), 'latin1');
-    headers.set('content-length', String(body.length));
     if (isClosing()) headers.set('connection', 'close');
+    if (context.get('isSearched')) return;
+    const body = searched(await context.res.arrayBuffer(), redact);
+    headers.set('content-length', String(body.length));
     // Hono copies the fields of the former response to a new one, unless that is unset first.
     context.res = undefined;
     context.res = new Response(body, { status, headers });

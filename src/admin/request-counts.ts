@@ -7,7 +7,7 @@ import type { ProblemGroup } from '../browser/console/status.ts';
 import type { AccessLine } from '../edge/access-log.ts';
 import { isOwnRequestId } from '../edge/request-ids.ts';
 import { isProblemCode, type ProblemCode } from '../errors.ts';
-import { Durations, type DurationsSnapshot, toTime } from '../exchange/durations.ts';
+import { Durations, type DurationsSnapshot, toTime } from '../exchange/figures.ts';
 import { type CallerCount, CallerCounts, type CallerDay } from './caller-counts.ts';
 
 export interface RequestCount {
@@ -232,8 +232,8 @@ function withRecent(
   if (all.length <= maxRecent) return all;
   // Those that are not known to be a caller's are counted as one caller's.
   const groups = [...Map.groupBy(all, (one) => one.caller).values()];
-  const eldest = groups.toSorted((one, other) => other.length - one.length)[0]?.at(-1);
-  return all.filter((one) => one !== eldest);
+  const oldest = groups.toSorted((one, other) => other.length - one.length)[0]?.at(-1);
+  return all.filter((one) => one !== oldest);
 }
 
 function increment<Name>(counts: Map<Name, number>, name: Name): void {

@@ -1,31 +1,36 @@
 /**
- * The admin listener's routes, as a Hono app: metrics, status, console, purge, probes. `middleware.ts` has what requests pass
- * before. Nothing here grows with what is stored, except a purge. What only one route needs is loaded at its first request.
+ * The admin listener, for those who run the gateway: its routes, as a Hono app (metrics, status, console, purge, probes),
+ * on a server with limits of its own that shares the event loop with the callers' one. `middleware.ts` has what requests
+ * pass before. Nothing here grows with what is stored, except a purge. What only one route needs is loaded at its first
+ * request.
  */
+import { setImmediate } from 'node:timers/promises';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Status } from '../browser/console/status.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/access-log.ts';
-import { pathAsSent } from '../edge/adapter.ts';
+import { listenThrough, pathAsSent } from '../edge/adapter.ts';
+import { closeServer, listen } from '../edge/listen.ts';
 import { problemPage, problemText } from '../edge/problems.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
+import { createHttpServer } from '../edge/server.ts';
 import { GatewayError, problems } from '../errors.ts';
 import { maxCallers } from './caller-counts.ts';
 import { type DatedVerdict, HealthWatch, History, type RecentRequests } from './history.ts';
 import { LiveEvents } from './live-events.ts';
 import {
   type AdminEnv,
-  eventStream,
   guardAccess,
   guardChanges,
   identifyRequest,
   type MiddlewareOptions,
   redactReplies,
   refuseBody,
+  searched,
 } from './middleware.ts';
 import { type AdminSnapshot, type AdminSources, snapshotOfOne, takeSnapshot } from './snapshot.ts';
 
-export interface AdminAppOptions extends MiddlewareOptions {
+interface AdminAppOptions extends MiddlewareOptions {
   readonly sources: AdminSources;
   onPurge(purged: Purged): void;
   /** Whether a text holds the upstream key: such a text is not logged. */
@@ -52,17 +57,17 @@ export interface Purged {
   readonly bytes: number;
 }
 
-export type AdminApp = Hono<AdminEnv>;
+type AdminApp = Hono<AdminEnv>;
 type Handler = (context: Context<AdminEnv>) => Response | Promise<Response>;
 
-export interface AdminPart {
+interface AdminPart {
   readonly app: AdminApp;
   /** Ends what goes on between requests, and the replies that have no end of their own. */
   close(): void;
 }
 
 /** The first to see a request is the last to see its reply. */
-export function createAdminApp(options: AdminAppOptions): AdminPart {
+function createAdminApp(options: AdminAppOptions): AdminPart {
   const { sources } = options;
   const health = new HealthWatch();
   const live: LiveEvents = new LiveEvents({
@@ -92,7 +97,7 @@ export function createAdminApp(options: AdminAppOptions): AdminPart {
   route(app, 'GET', '/', showConsole);
   route(app, 'GET', '/status', (context) => showStatus(context, parts));
   route(app, 'GET', '/events', (context) => showEvents(context, live, sources));
-  route(app, 'GET', '/metrics', (context) => showMetrics(context, sources, health));
+  route(app, 'GET', '/metrics', (context) => showMetrics(context, options, health));
   const guardChange = guardChanges(options);
   route(app, 'POST', '/cache/purge', (context) => purge(context, options), guardChange);
   route(app, 'GET', '/livez', (context) => probe(context, undefined));
@@ -159,7 +164,8 @@ function showEvents(context: Context<AdminEnv>, live: LiveEvents, sources: Admin
   const query = queryOf(context, ['workspace'], 'The events take ?workspace=NAME, once, or nothing.');
   const workspace = query.get('workspace');
   workspacesOf(sources, workspace);
-  const fields = { ...documentFields, 'content-type': eventStream };
+  const fields = { ...documentFields, 'content-type': 'text/event-stream' };
+  context.set('isSearched', true);
   if (context.env.incoming.method === 'HEAD') return context.body(null, 200, fields);
   return context.body(live.open(workspace), 200, fields);
 }
@@ -195,9 +201,10 @@ function purgeNeeds({ hosts, readToken }: AdminAppOptions): PurgeNeeds {
   return readToken === undefined ? 'setting' : 'token';
 }
 
+/** Searched for the key piece by piece, between which other requests go on. */
 async function showMetrics(
   context: Context<AdminEnv>,
-  sources: AdminSources,
+  { sources, redact }: AdminAppOptions,
   health: HealthWatch,
 ): Promise<Response> {
   const [{ metricsOf }, { exposition, expositionType }, { processMetrics, readRuntime }] = await Promise.all([
@@ -206,11 +213,18 @@ async function showMetrics(
     import('./runtime.ts'),
   ]);
   const snapshot = await takeSnapshot(sources, 0);
-  const text = exposition([
-    ...metricsOf(snapshot, health.judge(snapshot)),
-    ...processMetrics(snapshot, await readRuntime()),
-  ]);
-  return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
+  const parts = [metricsOf(snapshot, health.judge(snapshot)), processMetrics(snapshot, await readRuntime())];
+  const pieces: Buffer[] = [];
+  for (const part of parts) {
+    for (const text of exposition(part)) {
+      pieces.push(searched(text, redact));
+      await setImmediate();
+    }
+  }
+  context.set('isSearched', true);
+  const body = Buffer.concat(pieces);
+  const fields = { 'content-type': expositionType, 'content-length': String(body.length) };
+  return context.body(body, 200, { ...documentFields, ...fields });
 }
 
 /** The parameters of a query that takes these names, each once. */
@@ -332,4 +346,51 @@ export function statusText(
   };
   // The console's own view of the document is checked here.
   return JSON.stringify(document satisfies Status, (name, value) => (name === 'beside' ? undefined : value));
+}
+
+export interface AdminOptions extends Omit<AdminAppOptions, 'isClosing'> {
+  readonly port: number;
+  /** A few scrapers, consoles and terminals. Their descriptors are among the gateway's own. */
+  readonly maxConnections: number;
+}
+
+export interface Admin {
+  /** Where it can be reached. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+const headersTimeoutMs = 10_000;
+const stillMs = 60_000;
+/** How long a reply that is being sent may take when the listener closes. */
+const graceMs = 500;
+
+/** @throws ListenError naming ADMIN_HOST or ADMIN_PORT */
+export async function openAdmin(options: AdminOptions): Promise<Admin> {
+  const { hosts, maxConnections, onFault } = options;
+  let closing = false;
+  const part = createAdminApp({ ...options, isClosing: () => closing });
+  const server = createHttpServer(
+    listenThrough(part.app, onFault),
+    { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret, isEnding: () => closing },
+    {
+      onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }),
+      onListenerError: onFault,
+    },
+  );
+  const names = { host: 'ADMIN_HOST', port: 'ADMIN_PORT' };
+  const url = await listen(server, hosts.listensOn, options.port, { settings: names }).catch(
+    (error: unknown) => {
+      part.close();
+      throw error;
+    },
+  );
+  return {
+    url,
+    close() {
+      closing = true;
+      part.close();
+      return closeServer(server, graceMs, () => {});
+    },
+  };
 }

@@ -13,7 +13,7 @@ import {
 } from 'node:perf_hooks';
 import { getHeapSpaceStatistics } from 'node:v8';
 import { maxOpenFiles, readLimits } from '../edge/connection-budget.ts';
-import { Durations, type DurationsSnapshot } from '../exchange/durations.ts';
+import { Durations, type DurationsSnapshot } from '../exchange/figures.ts';
 import {
   durationSamples,
   type Metric,

@@ -6,7 +6,7 @@ import { performance } from 'node:perf_hooks';
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { CallerSnapshot, CallersSnapshot } from '../callers/callers-snapshot.ts';
 import type { CertificateSnapshot } from '../edge/certificate.ts';
-import { toSeconds, toTime } from '../exchange/durations.ts';
+import { toSeconds, toTime } from '../exchange/figures.ts';
 import type { FleetSnapshot } from '../fleet/fleet.ts';
 import type { GateSnapshot } from '../gate/scheduler.ts';
 import type { KeyHealth } from '../key/key-event.ts';

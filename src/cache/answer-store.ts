@@ -176,7 +176,7 @@ export class AnswerStore implements Evictable {
     const marks = new Map(hitForMiss);
     const exactRequest = exactRequestKey(headers);
     marks.delete(exactRequest);
-    for (const eldest of marks.keys()) if (marks.size >= maxVariants) marks.delete(eldest);
+    for (const oldest of marks.keys()) if (marks.size >= maxVariants) marks.delete(oldest);
     marks.set(exactRequest, untilMs);
     const share = this.#resources.shareFor(key, listFlows(request));
     this.#write(key, { operation, variants, hitForMiss: marks }, share);

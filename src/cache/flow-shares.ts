@@ -5,9 +5,19 @@
  */
 import { LRUCache } from 'lru-cache';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
+import { personSeparator } from '../exchange/request-context.ts';
 
 /** A flow that has used nothing of what it brought in for this long has no share any more. */
 const idleMs = 5 * 60_000;
+
+/** Of the digits that tell the people of a caller apart: 256 shares for each caller at most. */
+const digitsOfShare = 2;
+
+/** A caller's people may be ten thousand, and to make room costs a look at each share: those that begin alike have one. */
+function shareNameOf(flow: string): string {
+  const at = flow.indexOf(personSeparator);
+  return at === -1 ? flow : flow.slice(0, at + 1 + digitsOfShare);
+}
 
 /** The entries of one flow, or those that several flows use. */
 export interface FlowShare {
@@ -96,7 +106,7 @@ export class FlowShares<Value extends object> {
     if (share === undefined) return undefined;
     share.usedMs = nowMs;
     const value = share.entries.get(key);
-    if (share.flow !== flow && share !== this.#common && value !== undefined) {
+    if (share !== this.#common && share.flow !== shareNameOf(flow) && value !== undefined) {
       this.set(key, value, this.#common);
     }
     return value;
@@ -107,7 +117,8 @@ export class FlowShares<Value extends object> {
   }
 
   /** Where what flows bring is stored: with what the only one has brought before, or with what several flows use. */
-  shareFor(key: string, [flow = '', ...others]: readonly string[]): FlowShare {
+  shareFor(key: string, flows: readonly string[]): FlowShare {
+    const [flow = '', ...others] = flows.map(shareNameOf);
     if (others.some((other) => other !== flow)) return this.#common;
     const place = this.#places.get(key);
     if (place !== undefined) return place.flow === flow ? place : this.#common;

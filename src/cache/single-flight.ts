@@ -170,46 +170,37 @@ function isBetter(flow: Flow, than: Flow): boolean {
   return flow.weight > than.weight;
 }
 
-/** Drops its flight when the flight is removed. */
-interface Entry {
-  flight: Flight | undefined;
-}
-
 export class Flights {
   /**
-   * V8 rebuilds a map every few requests. The former tables keep their values alive until the next full collection, so
-   * the values are entries, and an entry drops its flight.
+   * No `Map`: V8 makes the table of one that turns over anew every few entries, and a former table in the old generation
+   * keeps all later ones alive until the next full collection. What they hold then seems to live long, so V8 makes it and
+   * all that hangs on it in the old generation at once: whole reads, and a full collection after every thousand.
    */
-  readonly #byKey = new Map<string, Entry>();
+  readonly #byKey: Record<string, Flight> = Object.create(null);
 
   get size(): number {
-    return this.#byKey.size;
+    return Object.keys(this.#byKey).length;
   }
 
   get(flightKey: string): Flight | undefined {
-    return this.#byKey.get(flightKey)?.flight;
+    return this.#byKey[flightKey];
   }
 
   /** Opens a flight. It is no longer joined once it is removed, or its last subscriber has left. */
   open(flightKey: string, operation: string, trace: Trace, mayStore: boolean): Flight {
     const flight = new Flight(operation, trace, mayStore, () => this.remove(flightKey, flight));
-    this.#byKey.set(flightKey, { flight });
+    this.#byKey[flightKey] = flight;
     return flight;
   }
 
   remove(flightKey: string, flight: Flight): void {
-    const entry = this.#byKey.get(flightKey);
-    if (entry?.flight !== flight) return;
-    entry.flight = undefined;
-    this.#byKey.delete(flightKey);
+    if (this.#byKey[flightKey] === flight) delete this.#byKey[flightKey];
   }
 
   /** Later requests start a flight of their own; those under way go on for their subscribers. */
   removeAll(operation?: string): void {
-    for (const [flightKey, { flight }] of this.#byKey) {
-      if (flight !== undefined && (operation ?? flight.operation) === flight.operation) {
-        this.remove(flightKey, flight);
-      }
+    for (const [flightKey, flight] of Object.entries(this.#byKey)) {
+      if ((operation ?? flight.operation) === flight.operation) this.remove(flightKey, flight);
     }
   }
 }

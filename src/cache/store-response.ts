@@ -10,7 +10,7 @@ import { fieldValue } from '../http/fields.ts';
 import { bufferOf, ownBytes, type Payload } from '../http/payload.ts';
 import { type AnswerStore, compact, selectVariant, type Variant } from './answer-store.ts';
 import { hasDirective, parseCacheControl } from './cache-control.ts';
-import { cacheKey, exactRequestKey, selection, type VaryNames, varyNames } from './cache-key.ts';
+import { cacheKey, exactRequestKey, repeatsIds, selection, type VaryNames, varyNames } from './cache-key.ts';
 import {
   type AnswerPolicy,
   type CacheDefaults,
@@ -18,7 +18,6 @@ import {
   isServerFailure,
   judgeAnswer,
 } from './cache-rules.ts';
-import { repeatsIds } from './repeated-ids.ts';
 
 /** How long requests are not coalesced after an answer for one request alone. An answer that may be shared ends it. */
 export const hitForMissMs = 10_000;

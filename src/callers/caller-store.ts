@@ -3,8 +3,7 @@
  * taken as a whole, or refused as a whole, and the one before it stays.
  */
 import type { KeyObject } from 'node:crypto';
-import { FollowedFiles, type ReadFile } from '../files/follow.ts';
-import { describeUnreadable, readTextSync } from '../files/read.ts';
+import { describeUnreadable, FollowedFiles, type ReadFile, readTextSync } from '../files/read.ts';
 import { type Authenticated, type Caller, type CallersEvent, makeCaller } from './caller.ts';
 import {
   type CallerEntry,

@@ -1,5 +1,5 @@
 /** The callers as the admin listener shows them: names, grants, when tokens end and were last used. */
-import { toTime } from '../exchange/durations.ts';
+import { toTime } from '../exchange/figures.ts';
 import { writtenLimit } from './bucket.ts';
 import type { CallerStore, CallerTable } from './caller-store.ts';
 import type { JwtRules } from './jwt.ts';

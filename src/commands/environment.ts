@@ -227,11 +227,21 @@ function proxiesWithoutEffect(environment: Environment): string[] {
     }
     return ignored;
   }
+  // Their libraries speak gRPC, and find the proxy themselves.
+  const ofTraces = (name: string): string | undefined =>
+    environment[`OTEL_EXPORTER_OTLP_TRACES_${name}`] || environment[`OTEL_EXPORTER_OTLP_${name}`];
+  const isGrpc = Boolean(ofTraces('ENDPOINT')) && ofTraces('PROTOCOL') === 'grpc';
   const isGoogle = Object.entries(environment).some(
     ([name, value]) => name.includes('_FROM') && value?.trim().startsWith('gcp-sm:'),
   );
-  if (isGoogle && variableIn(environment, 'PROXY_AUTHORIZATION_FROM'))
-    ignored.push('PROXY_AUTHORIZATION_FROM is not used for gcp-sm:, whose library asks HTTPS_PROXY alone');
+  for (const what of [...(isGoogle ? ['gcp-sm:'] : []), ...(isGrpc ? ['traces by gRPC'] : [])]) {
+    if (variableIn(environment, 'PROXY_AUTHORIZATION_FROM'))
+      ignored.push(
+        `PROXY_AUTHORIZATION_FROM is not used for ${what}, whose library takes credentials from HTTPS_PROXY alone`,
+      );
+    if (variableIn(environment, 'HTTPS_PROXY')?.startsWith('https:'))
+      ignored.push(`HTTPS_PROXY is not used for ${what}, whose library knows proxies by http: alone`);
+  }
   const { unreadable } = noProxy(variableIn(environment, 'NO_PROXY') ?? '');
   if (unreadable > 0)
     ignored.push(`NO_PROXY has ${unreadable} members that name no host, and are passed over`);

@@ -42,9 +42,23 @@ function boundGarbage(): void {
   setFlagsFromString('--heap-growing-percent=25');
 }
 
+/**
+ * Tells a systemd that waits for it that the gateway listens (sd_notify(3)), so that of several processes the next is not
+ * restarted before. By systemd's own program: Node opens no Unix sockets of datagrams.
+ */
+async function tellSystemd(events: Gateway['log']['events']): Promise<void> {
+  const { NOTIFY_SOCKET, PATH } = process.env;
+  if (NOTIFY_SOCKET === undefined) return;
+  const { execFile } = await import('node:child_process');
+  execFile('systemd-notify', ['--ready'], { env: { NOTIFY_SOCKET, PATH } }, (error) => {
+    if (error !== null) events.warn({ err: error }, 'systemd could not be told that the gateway listens');
+  });
+}
+
 /** What signals and faults do to a running gateway. */
 function live(gateway: Gateway): Promise<number> {
   const { events } = gateway.log;
+  void tellSystemd(events);
   return new Promise((resolve) => {
     const stop = (status: number): void => {
       gateway.drain().then(

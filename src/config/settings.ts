@@ -154,7 +154,7 @@ export const settings = {
   MAX_CONNECTIONS: defaulted(
     '10000',
     integer(1, 1_000_000),
-    'Callers’ connections at once. Where there would be more, the address with the most loses its eldest that asks for nothing.',
+    'Callers’ connections at once. Where there would be more, the address with the most loses its oldest that asks for nothing.',
   ),
   HOST: defaulted(
     '127.0.0.1',

@@ -3,11 +3,13 @@
  * `ConfigValueError` that says what is expected and never repeats the text: it might be a secret in the wrong
  * place. Last come those of the settings that name the way out through a proxy, which other programs read as well.
  */
-import { BlockList, isIP, isIPv6 } from 'node:net';
+import { isIP, isIPv6 } from 'node:net';
 import {
   canonicalAddress,
   hostFromUrl,
   listedHostName,
+  matchNetworks,
+  type Network,
   type NoProxy,
   originProblem,
   type ProxyAddress,
@@ -298,27 +300,23 @@ interface NamedHost {
  * names no host is passed over: the list is shared with other programs, and some of them know more.
  */
 export const noProxy: Reader<NoProxy> = (value) => {
-  const networks = new BlockList();
+  const networks: Network[] = [];
   const hosts: NamedHost[] = [];
   let unreadable = 0;
   for (const member of value
     .toLowerCase()
     .split(/[\s,]+/)
     .filter(Boolean)) {
-    const [, base = '', bits] = /^([\da-f.:]+)\/(\d{1,3})$/.exec(member) ?? [];
-    const family = isIP(base);
-    if (family !== 0 && Number(bits) <= (family === 4 ? 32 : 128)) {
-      networks.addSubnet(base, Number(bits), family === 4 ? 'ipv4' : 'ipv6');
-      continue;
-    }
+    const network = parseNetwork(member);
     const named = namedHost(member);
-    if (named === undefined) unreadable += 1;
-    else hosts.push(named);
+    if (network !== undefined) networks.push(network);
+    else if (named !== undefined) hosts.push(named);
+    else unreadable += 1;
   }
+  const isInNetworks = matchNetworks(networks);
   const names = (name: string, port: number): boolean => {
     const host = canonicalAddress(name.toLowerCase().replace(/\.$/, ''));
-    const family = isIP(host);
-    if (family !== 0 && networks.check(host, family === 4 ? 'ipv4' : 'ipv6')) return true;
+    if (isIP(host) !== 0 && isInNetworks(host)) return true;
     return hosts.some((one) => (one.port ?? port) === port && isBelow(host, one.host));
   };
   return { names, unreadable };
@@ -329,7 +327,6 @@ function isBelow(host: string, domain: string): boolean {
 }
 
 function namedHost(member: string): NamedHost | undefined {
-  if (isIP(member) !== 0) return { host: canonicalAddress(member), port: undefined };
   const [, bracketed, name = bracketed, digits] =
     /^(?:\[([\da-f:.]+)\]|([^:/[\]]+))(?::(\d{1,5}))?$/.exec(member) ?? [];
   if (name === undefined) return undefined;

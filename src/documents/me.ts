@@ -3,7 +3,7 @@ import { writtenLimit } from '../callers/bucket.ts';
 import { type Authenticated, isGranted } from '../callers/caller.ts';
 import type { LimitLeft } from '../callers/limit.ts';
 import { baseOfWorkspace } from '../edge/operation.ts';
-import { toTime } from '../exchange/durations.ts';
+import { toTime } from '../exchange/figures.ts';
 import type { Schema } from './components.ts';
 
 export interface MeFacts {

@@ -7,7 +7,7 @@
  */
 import { beginningsOf, readingsOf } from '../callers/credential.ts';
 import { GatewayError } from '../errors.ts';
-import { toHundredths } from '../exchange/durations.ts';
+import { toHundredths } from '../exchange/figures.ts';
 import { andThen, type Layer } from '../exchange/layer.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { canonicalAddress } from '../http/address.ts';

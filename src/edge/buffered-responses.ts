@@ -1,7 +1,7 @@
 /**
  * Limits the memory that unread replies take. A reply is handed to its connection as a whole, so a caller that does
  * not read keeps it in memory. No caller can take the room of the others: where a reply does not fit, the caller
- * that holds the most loses its eldest unread reply. Counted here are large replies, and small ones that wait behind an
+ * that holds the most loses its oldest unread reply. Counted here are large replies, and small ones that wait behind an
  * earlier reply of their connection. All others, and every reply without a caller, count for their connection and so for
  * its address (`connections.ts`).
  */
@@ -35,7 +35,7 @@ interface Buffered {
   request: InboundRequest | undefined;
 }
 
-/** The unread replies of one caller, the eldest first. */
+/** The unread replies of one caller, the oldest first. */
 interface CallerReplies {
   readonly caller: string | undefined;
   readonly replies: Set<Buffered>;
@@ -85,12 +85,12 @@ class BufferedReplies {
       heaviest = other;
       most = other.bytes;
     }
-    const [eldest] = heaviest.replies;
+    const [oldest] = heaviest.replies;
     const hasMore = heaviest === own || heaviest.replies.size > 1;
-    if (eldest === undefined || !hasMore) {
+    if (oldest === undefined || !hasMore) {
       throw new GatewayError('overloaded', { retryAfterMs: 1_000, reason: 'too many replies are unread' });
     }
-    this.#destroy(heaviest, eldest, 'its caller has more unread replies than fit');
+    this.#destroy(heaviest, oldest, 'its caller has more unread replies than fit');
   }
 
   #destroy(holder: CallerReplies, reply: Buffered, reason: string): void {

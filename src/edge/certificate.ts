@@ -4,8 +4,7 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import type { Config } from '../config/config.ts';
 import { errorCode, SettingError } from '../errors.ts';
-import { FollowedFiles, type ReadFile } from '../files/follow.ts';
-import { explainDenied, NotAFileError, readText } from '../files/read.ts';
+import { explainDenied, FollowedFiles, NotAFileError, type ReadFile, readText } from '../files/read.ts';
 
 /** Two files in PEM: the certificate with its chain, and its private key. */
 export interface CertificateFiles {

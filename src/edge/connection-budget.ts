@@ -1,6 +1,6 @@
 /**
  * Divides connections and their memory among the addresses that they come from. An address may take all of it while no
- * other asks. Where something more does not fit, the address that holds the most loses its eldest connection that asks for
+ * other asks. Where something more does not fit, the address that holds the most loses its oldest connection that asks for
  * nothing: so a stranger with ten thousand connections, with heads that never end or with replies that it does not read,
  * takes the place of its own earlier connections. Connections with a request under way have as many bytes of their own;
  * where these do not suffice, the address that holds the most loses its youngest one: what came first goes on.
@@ -41,7 +41,7 @@ interface Held {
   busyBytes: number;
 }
 
-/** The connections of one address, the eldest first. */
+/** The connections of one address, the oldest first. */
 interface Share extends Held {
   readonly address: string;
   readonly held: Map<BudgetedConnection, Held>;
@@ -121,8 +121,8 @@ export class ConnectionBudget {
       const heaviest = this.#heaviest(bound, passed);
       if (heaviest === undefined) return false;
       const isBusy = bound === 'busyBytes';
-      const eldestFirst = heaviest.held.keys();
-      for (const connection of isBusy ? [...eldestFirst].reverse() : eldestFirst) {
+      const oldestFirst = heaviest.held.keys();
+      for (const connection of isBusy ? [...oldestFirst].reverse() : oldestFirst) {
         if (connection.isBusy() !== isBusy) continue;
         this.remove(connection);
         connection.end(bound);

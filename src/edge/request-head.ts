@@ -2,8 +2,8 @@
  * What a request's head means: what makes it invalid though Node's parser lets it pass, which authority and path it is for,
  * whether a body follows it, and who sent it. Pure: no `this`, no I/O, no clock.
  */
-import { BlockList, isIP } from 'node:net';
-import { canonicalAddress, hostName, parseNetwork } from '../http/address.ts';
+import { isIP } from 'node:net';
+import { canonicalAddress, hostName, matchNetworks, parseNetwork } from '../http/address.ts';
 import { splitUnquoted, trimBlanks } from '../http/fields.ts';
 
 /** What Node's parser has made of a request's head. */
@@ -107,16 +107,11 @@ export type FindPeer = (connected: string | undefined, rawHeaders: readonly stri
 /** @param proxies addresses and networks, and `unix` for the other end of a Unix socket */
 export function findPeerBehind(proxies: readonly string[]): FindPeer {
   if (proxies.length === 0) return (connected) => connected;
-  const networks = new BlockList();
-  for (const proxy of proxies) {
-    const network = parseNetwork(proxy);
-    if (network !== undefined) networks.addSubnet(network.address, network.prefix, network.family);
-  }
+  const isInNetworks = matchNetworks(proxies.flatMap((proxy) => parseNetwork(proxy) ?? []));
   const trustsSocket = proxies.includes('unix');
   const isTrusted = (address: string | undefined): boolean => {
     if (address === undefined) return trustsSocket;
-    const canonical = canonicalAddress(address);
-    return networks.check(canonical, canonical.includes(':') ? 'ipv6' : 'ipv4');
+    return isInNetworks(canonicalAddress(address));
   };
 
   /** @param hops the nearest one last; `undefined` for one that gives no address */

@@ -3,13 +3,15 @@
  * with the other end within. The proxy sees the other end's name and port, and nothing of what is sent there. Whatever it
  * answers but a 2xx ends the connection: nothing else is ever sent to it, and no redirect is followed.
  */
+import { once } from 'node:events';
 import { constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
 import type { Agent } from 'node:https';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls';
-import { errorCode, type ProxyErrorType, SettingError } from '../errors.ts';
+import { connectionFault, errorCode, type ProxyErrorType, SettingError } from '../errors.ts';
 import { hostFromUrl, hostInUrl, isLoopbackHost, type NoProxy, type ProxyAddress } from '../http/address.ts';
 
 /** What makes the way out. */
@@ -112,21 +114,14 @@ export class OutboundProxy {
       // Said here, so that no environment variable can unsay it.
       rejectUnauthorized: true,
     });
-    return await new Promise((resolve, reject) => {
-      const fail = (error: Error): void => {
-        clearTimeout(timer);
-        secure.destroy();
-        reject(error);
-      };
-      const late = Object.assign(new Error('no TLS connection in time'), { code: 'ETIMEDOUT' });
-      const timer = setTimeout(fail, timeoutMs / 2, late);
-      secure.once('error', fail);
-      secure.once('secureConnect', () => {
-        clearTimeout(timer);
-        secure.off('error', fail);
-        resolve(secure.setNoDelay(true).setKeepAlive(true, keepAliveDelayMs));
-      });
-    });
+    const late = Object.assign(new Error('no TLS connection in time'), { code: 'ETIMEDOUT' });
+    const timer = setTimeout(() => secure.destroy(late), timeoutMs / 2);
+    try {
+      await once(secure, 'secureConnect');
+    } finally {
+      clearTimeout(timer);
+    }
+    return secure.setNoDelay(true).setKeepAlive(true, keepAliveDelayMs);
   }
 
   /** @param target the other end, as `host:port` */
@@ -139,37 +134,26 @@ export class OutboundProxy {
     const request = isTls
       ? process.getBuiltinModule('node:https').request({ ...options, rejectUnauthorized: true })
       : process.getBuiltinModule('node:http').request(options);
+    const late = this.#error(`gave no connection to ${target} within ${timeoutMs} ms`, 'connection_timeout');
+    const timer = setTimeout(() => request.destroy(late), timeoutMs);
+    // Only the first error is waited for.
+    request.on('error', () => {});
+    let answer: [IncomingMessage, Duplex, Buffer];
     try {
-      return await new Promise((resolve, reject) => {
-        const late = this.#error(
-          `gave no connection to ${target} within ${timeoutMs} ms`,
-          'connection_timeout',
-        );
-        const timer = setTimeout(reject, timeoutMs, late);
-        request.once('connect', ({ statusCode = 0 }, socket: Duplex, head: Buffer) => {
-          clearTimeout(timer);
-          const isGiven = statusCode >= 200 && statusCode < 300;
-          // The other end of a TLS connection never speaks first: such bytes are the proxy's own.
-          if (isGiven && head.length === 0) resolve(socket);
-          else {
-            socket.on('error', () => {}).destroy();
-            reject(
-              isGiven
-                ? this.#error('sent bytes of its own behind its answer to CONNECT', 'http_protocol_error')
-                : this.#refusal(statusCode, target, authorization !== undefined),
-            );
-          }
-        });
-        request.on('error', (error) => {
-          clearTimeout(timer);
-          reject(this.#failure(error));
-        });
-        request.end();
-      });
+      answer = (await once(request.end(), 'connect')) as typeof answer;
     } catch (error) {
-      request.destroy();
-      throw error;
+      throw error === late ? late : this.#failure(error);
+    } finally {
+      clearTimeout(timer);
     }
+    const [{ statusCode = 0 }, socket, head] = answer;
+    const isGiven = statusCode >= 200 && statusCode < 300;
+    // The other end of a TLS connection never speaks first: such bytes are the proxy's own.
+    if (isGiven && head.length === 0) return socket;
+    socket.on('error', () => {}).destroy();
+    throw isGiven
+      ? this.#error('sent bytes of its own behind its answer to CONNECT', 'http_protocol_error')
+      : this.#refusal(statusCode, target, authorization !== undefined);
   }
 
   /**
@@ -214,11 +198,15 @@ export class OutboundProxy {
 
   #failure(error: unknown): ProxyError {
     const code = errorCode(error) ?? '';
-    const [what, type] = failures[code] ?? [];
-    if (what !== undefined && type !== undefined) return this.#error(what, type);
+    if (code === 'HPE_HEADER_OVERFLOW')
+      return this.#error('answered CONNECT with too large a head', 'http_protocol_error');
     if (code.startsWith('HPE_')) return this.#error('does not answer CONNECT in HTTP', 'http_protocol_error');
     if (/CERT|SSL|TLS|EPROTO/.test(code))
       return this.#error(`gave no TLS connection (${code})`, 'tls_protocol_error');
+    const [type, words] = connectionFault(code) ?? [];
+    if (type === 'connection_terminated')
+      return this.#error('closed the connection before it answered CONNECT', type);
+    if (type !== undefined && words !== undefined) return this.#error(words, type);
     return this.#error(`failed (${code || 'unknown'})`, 'connection_refused');
   }
 
@@ -226,16 +214,6 @@ export class OutboundProxy {
     return new ProxyError(`the proxy ${this.#described} ${what}`, type);
   }
 }
-
-const failures: Readonly<Record<string, readonly [what: string, type: ProxyErrorType]>> = {
-  ECONNREFUSED: ['refused the connection', 'connection_refused'],
-  ECONNRESET: ['closed the connection before it answered CONNECT', 'connection_terminated'],
-  EPIPE: ['closed the connection before it answered CONNECT', 'connection_terminated'],
-  ENOTFOUND: ['has a host name that is not known', 'dns_error'],
-  EAI_AGAIN: ['has a host name that cannot be looked up now', 'dns_error'],
-  ETIMEDOUT: ['did not take the connection in time', 'connection_timeout'],
-  HPE_HEADER_OVERFLOW: ['answered CONNECT with too large a head', 'http_protocol_error'],
-};
 
 function basic(credentials: string): string {
   return `Basic ${Buffer.from(credentials).toString('base64')}`;

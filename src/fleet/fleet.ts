@@ -7,7 +7,7 @@ import type { SharedReads } from '../cache/shared-reads.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
 import { describeAddress, passwordInClear, type StoreAddress } from '../config/store-address.ts';
 import type { Environment } from '../config/values.ts';
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';

@@ -13,6 +13,7 @@ import {
   type SharedRecord,
   type SharedWindows,
   scaleRecord,
+  type TermCount,
   withCooldown,
   writeRecord,
   writeWindows,
@@ -48,6 +49,10 @@ export class KnownLimit<T extends Queued> {
       }
     | undefined;
   #hasMet = false;
+  /** Of the term in which it leads, or led last: attempts before it and, once it is over, in it. */
+  #term:
+    | { readonly term: number; readonly before: number; readonly from: TermCount; total?: number }
+    | undefined;
 
   /** @param gateways how many there are, this one included */
   constructor(scheduler: Scheduler<T>, gateways: () => number) {
@@ -85,24 +90,46 @@ export class KnownLimit<T extends Queued> {
 
   /** What this gateway's scheduler knows, for the others. */
   write(nowMs: number): SharedRecord {
-    const { record, counts, windows, underWay } = this.#scheduler;
-    const shared = writeWindows(windows, underWay.length, nowMs);
-    return { ...writeRecord(record, counts.sent, nowMs), ...(shared && { windows: shared }) };
+    const { record, counts, windows, uncounted } = this.#scheduler;
+    const { term = 0, before = 0, from } = this.#term ?? {};
+    const shared = writeWindows(windows, uncounted.length, nowMs);
+    const told = shared && { windows: { ...shared, upTo: [term, counts.sent - before] as const, from } };
+    return { ...writeRecord(record, counts.sent, nowMs), ...told };
   }
 
   /** A leader was heard, or its record was found where no gateway leads: later windows than those known count. */
   hearWindows({ record: { windows }, atMs }: DatedRecord, isFollower: boolean): void {
     if (windows === undefined || atMs <= (this.#windows ?? nothingUsed).atMs) return;
     this.#windows = { windows, atMs };
-    if (isFollower) this.#useWindows(1, true);
+    if (isFollower) this.#useWindows(1);
     else this.#takePart();
   }
 
-  /** What this gateway has used of a told limit since it last heard of all. */
-  usedAlone(nowMs: number): KnownWindows | undefined {
-    const { windows: own, underWay } = this.#scheduler;
-    const windows = writeWindows(own, underWay.length, nowMs, (this.#windows ?? nothingUsed).atMs);
+  /**
+   * What this gateway has used of a told limit since it last heard of all, and what it has counted as their leader that
+   * the next one did not hear of any more.
+   */
+  usedAlone({ windows: theirs }: SharedRecord, nowMs: number): KnownWindows | undefined {
+    const { windows: own, uncounted } = this.#scheduler;
+    const inFlight = uncounted.length + this.#unheard(theirs?.from);
+    const windows = writeWindows(own, inFlight, nowMs, (this.#windows ?? nothingUsed).atMs);
     return windows && { windows, atMs: nowMs };
+  }
+
+  #unheard(from: TermCount | undefined): number {
+    const { term = 0, total = 0 } = this.#term ?? {};
+    if (from === undefined || from[0] > term) return 0;
+    return from[0] === term ? Math.max(total - from[1], 0) : total;
+  }
+
+  /** All of it was told to a leader: what is under way is not counted once more when it ends. */
+  told(): void {
+    this.#term = undefined;
+    this.#countUnderWay();
+  }
+
+  #countUnderWay(): void {
+    for (const permit of this.#scheduler.uncounted) this.#scheduler.counted.add(permit);
   }
 
   /**
@@ -144,8 +171,8 @@ export class KnownLimit<T extends Queued> {
   }
 
   /** @param part this gateway's, of one */
-  #useWindows(part: number, isFollower = false): void {
-    readWindows(this.#scheduler.windows, this.#windows ?? nothingUsed, part, isFollower);
+  #useWindows(part: number): void {
+    readWindows(this.#scheduler.windows, this.#windows ?? nothingUsed, part);
   }
 
   /** Another gateway's record. @param isForAll no gateway leads: this one may use it whole, and not its share alone */
@@ -156,10 +183,11 @@ export class KnownLimit<T extends Queued> {
   }
 
   /** @param kept what the store has of it */
-  lead(kept: DatedRecord | undefined, nowMs: number): void {
+  lead(term: number, kept: DatedRecord | undefined, nowMs: number): void {
     if (this.#known !== undefined && isStale(this.#known.record, nowMs - this.#known.atMs)) this.forget();
     if (kept !== undefined && kept.atMs > (this.#known?.atMs ?? 0)) this.#known = kept;
     if (this.#known !== undefined) this.#scheduler.record = this.#readClosed(this.#known, nowMs);
+    this.#term = { term, before: this.#scheduler.counts.sent, from: this.#windows?.windows.upTo ?? [0, 0] };
     this.#holdParts(nowMs);
   }
 
@@ -177,6 +205,8 @@ export class KnownLimit<T extends Queued> {
     const record = this.write(nowMs);
     this.#known = { record, atMs: nowMs };
     if (record.windows !== undefined) this.#windows = { windows: record.windows, atMs: nowMs };
+    if (this.#term !== undefined) this.#term.total = this.#scheduler.counts.sent - this.#term.before;
+    this.#countUnderWay();
   }
 
   /** Goes on with this gateway's share of what all together may send. */

@@ -26,6 +26,8 @@ interface Gateway {
 
 /** A leader that is gone is replaced after this long. Longer: fewer changes of the lead on a busy machine. */
 export const leaseMs = 1_000;
+const renewEveryMs = 250;
+const campaignEveryMs = 100;
 /** A gateway that reports nothing for so long has died, and its turns are free. Gateways report ten times a second. */
 const followerDeadMs = 1_000;
 const announceEveryMs = 100;
@@ -38,8 +40,8 @@ export class Lease {
   #unheardSinceMs: number | undefined;
 
   /** Whether it is time to ask. Then this counts as asked. */
-  isDue(everyMs: number, nowMs: number): boolean {
-    const isDue = nowMs - this.#askedMs >= everyMs;
+  isDue(isHeld: boolean, nowMs: number): boolean {
+    const isDue = nowMs - this.#askedMs >= (isHeld ? renewEveryMs : campaignEveryMs);
     if (isDue) this.#askedMs = nowMs;
     return isDue;
   }
@@ -157,8 +159,7 @@ export class Leader<T extends Queued> {
 
   /** What the others are to know now; `undefined` where they know it. */
   announcement(record: SharedRecord, nowMs: number): Announcement | undefined {
-    const { windows: _, ...brief } = record;
-    const { state, perMs, isMeasured, unstatedMs } = brief;
+    const { state, perMs, isMeasured, unstatedMs } = record;
     const told = [state, perMs, isMeasured, unstatedMs, this.#scheduler.record.throttled].join();
     const isFull = nowMs - this.#announced.atMs >= announceEveryMs || told !== this.#announced.state;
     this.#announced.state = told;
@@ -167,7 +168,7 @@ export class Leader<T extends Queued> {
       return this.#announce(record, true, false);
     }
     const hasTurns = [...this.#gateways.values()].some(({ unsent }) => unsent.length > 0);
-    return hasTurns ? this.#announce(brief, false, false) : undefined;
+    return hasTurns ? this.#announce(record, false, false) : undefined;
   }
 
   /** It leads no longer. */

@@ -3,7 +3,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { toTime } from '../exchange/durations.ts';
+import { toTime } from '../exchange/figures.ts';
 import type { KeySealing } from './sealing.ts';
 import { isWithin } from './shared-record.ts';
 import type { SharedStore } from './store.ts';

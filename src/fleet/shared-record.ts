@@ -16,7 +16,7 @@ export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof sp
   readonly level: number;
   /** When the level was as it says; below zero in the past. */
   readonly levelInMs: number;
-  /** Of a told limit, what all gateways have used; left out where none is told, and between two looks at it. */
+  /** Of a told limit, what all gateways have used; left out where none is told. */
   readonly windows?: SharedWindows | undefined;
 };
 
@@ -118,7 +118,12 @@ export interface SharedWindows {
   readonly ended: readonly (readonly (readonly [agoMs: number, count: number])[])[];
   /** Attempts that had not ended. */
   readonly inFlight: number;
+  /** From a leader: how many attempts of its term these count, and what was known of the terms before when it began. */
+  readonly upTo?: TermCount | undefined;
+  readonly from?: TermCount | undefined;
 }
+
+export type TermCount = readonly [term: number, attempts: number];
 
 /** What is known of all gateways together. */
 export interface KnownWindows {
@@ -147,20 +152,14 @@ export function writeWindows(
   return { ended, inFlight };
 }
 
-/**
- * Goes on from what was known of all, and what this gateway has sent since.
- *
- * @param part this gateway's, of one
- * @param isFollower its own attempts are among those in flight
- */
+/** Goes on from what was known of all, and what this gateway has sent since. @param part this gateway's, of one */
 export function readWindows(
   windows: readonly ToldWindow[],
   { windows: { ended, inFlight }, atMs }: KnownWindows,
   part: number,
-  isFollower: boolean,
 ): void {
   for (const [place, window] of windows.entries()) {
-    const all = [...(ended[place] ?? []), [0, isFollower ? 0 : inFlight] as const];
+    const all = [...(ended[place] ?? []), [0, inFlight] as const];
     const known = cellsOf(all, atMs, part);
     const later = window.cells.filter(({ lastMs }) => lastMs > atMs);
     window.restore([...known, ...later], window.limit.most * part);
@@ -221,5 +220,11 @@ export function parseWindows(value: unknown): SharedWindows | undefined {
   const isWindow = (one: unknown): boolean =>
     Array.isArray(one) && one.length <= mostCells && one.every(isCell);
   const isList = Array.isArray(ended) && ended.length <= mostWindows && ended.every(isWindow);
-  return isList && isFigure(inFlight) ? (value as SharedWindows) : undefined;
+  if (!isList || !isFigure(inFlight)) return undefined;
+  const { upTo, from } = value as Record<string, unknown>;
+  const isTermCount = (one: unknown): boolean =>
+    Array.isArray(one) && one.every((count) => isWithin(count, 0, Number.MAX_SAFE_INTEGER));
+  return [upTo, from].every((one) => one === undefined || isTermCount(one))
+    ? (value as SharedWindows)
+    : undefined;
 }

@@ -9,9 +9,7 @@
  * A leader that dies: after 500 ms of its silence each follower goes on alone, and after 1 s another gateway leads.
  */
 import type { Flow } from '../exchange/request-context.ts';
-import type { Queued } from '../gate/fair-queue.ts';
-import { queuesByCaller } from '../gate/fair-queue.ts';
-import type { GateRecord } from '../gate/pacer.ts';
+import { type Queued, queuesByCaller } from '../gate/fair-queue.ts';
 import {
   type GateSnapshot,
   type Next,
@@ -22,7 +20,6 @@ import {
   type SchedulerOptions,
   type Scheduling,
 } from '../gate/scheduler.ts';
-import type { LimitFields } from '../http/limit-fields.ts';
 import { Follower, OwnRequests } from './follower.ts';
 import {
   type Announcement,
@@ -46,8 +43,6 @@ export interface SharedSchedulerOptions {
   changed(): void;
 }
 
-const renewEveryMs = 250;
-const campaignEveryMs = 100;
 /** A follower whose leader says nothing for so long goes on alone. */
 const leaderSilentMs = 500;
 
@@ -88,11 +83,11 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#known = new KnownLimit(this.#inner, () => options.gateways());
   }
 
-  get record(): GateRecord {
+  get record(): Scheduling<T>['record'] {
     return this.#inner.record;
   }
 
-  get fields(): LimitFields {
+  get fields(): Scheduling<T>['fields'] {
     return this.#inner.fields;
   }
 
@@ -195,7 +190,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (this.#role === 'leads') return this.#outgoingOfLeader(nowMs);
     if (this.#role === 'follows') return { report: this.#follower?.report(this.#options.id, nowMs) };
     const isWanted = this.#known.isTold || this.#inner.record.state !== 'open';
-    const isDue = isWanted ? this.#lease.isDue(campaignEveryMs, nowMs) : !this.#hasLooked;
+    const isDue = isWanted ? this.#lease.isDue(false, nowMs) : !this.#hasLooked;
     if (!isDue) return {};
     this.#hasLooked = true;
     return { lease: { wants: isWanted ? this.#lease.take(nowMs) : 'look', record: undefined } };
@@ -238,10 +233,10 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const isOld = this.#role !== 'alone' && term < knownTerm;
     if (from === this.#options.id || isOld) return [];
     this.#lease.named(false, nowMs);
-    const alone = this.#known.usedAlone(nowMs);
+    if (this.#role === 'leads' && !resigns) this.#goAlone(nowMs);
+    const alone = this.#known.usedAlone(record, nowMs);
     if (this.#role !== 'leads') this.#known.hearWindows({ record, atMs: nowMs }, !resigns);
     if (resigns) return this.#leaderResigned(announcement, nowMs);
-    if (this.#role === 'leads') this.#goAlone(nowMs);
     this.#follow(announcement, alone, nowMs);
     this.#follower?.hear(announcement, this.#options.id, nowMs);
     return Object.keys(announcement.shares).length > 0 ? this.#keepOwn(this.#inner.tooLate(nowMs)) : [];
@@ -288,6 +283,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#follower?.changed(keys.filter((key) => key !== flowKey(flow)));
     this.#inner.leave(request);
     const permit = this.#inner.send(flow, nowMs);
+    // The gateway that gave the turn counts it, and has said so with the turn.
+    this.#inner.counted.add(permit);
     this.#follower?.sent(number, permit);
     this.#turns.taken += 1;
     this.#changed();
@@ -303,7 +300,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       this.#known.forget();
       return outgoing;
     }
-    const wants = this.#lease.isDue(renewEveryMs, nowMs) ? this.#lease.take(nowMs) : undefined;
+    const wants = this.#lease.isDue(true, nowMs) ? this.#lease.take(nowMs) : undefined;
     return {
       announcement: this.#leader?.announcement(record, nowMs),
       lease: wants && { wants, record, term: this.#leader?.term },
@@ -332,7 +329,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   #lead(term: number, kept: DatedRecord | undefined, nowMs: number): void {
     this.#goAlone(nowMs);
-    this.#known.lead(kept, nowMs);
+    this.#known.lead(term, kept, nowMs);
     this.#role = 'leads';
     this.#follower = undefined;
     this.#leader = new Leader(this.#options.id, term, this.#inner);
@@ -348,6 +345,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       const sentBefore = isFirst ? this.#inner.counts.sent - (record.marks[0]?.sent ?? 0) : 0;
       this.#follower = new Follower(this.#own, leader, sentBefore, alone, nowMs);
       this.#follower.tellCooldown(record, nowMs);
+      this.#known.told();
     }
     if (this.#role !== 'follows') this.#changed();
     this.#role = 'follows';

@@ -5,7 +5,7 @@
  * last served. Background refreshes are flows whose tags come after all others. A request with several flows stands in
  * each of them, and goes with the first turn that comes: that flow alone is charged.
  */
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import { type Flow, flowNameOf, type RequestContext } from '../exchange/request-context.ts';
 
 /** A request that waits for its turn. Its context is read live. */
@@ -83,8 +83,8 @@ export class FairQueue<T extends Queued> {
   }
 
   /** Those of which requests wait. */
-  flows(): Flow[] {
-    return [...this.#backlogs.values()].filter(({ waiting }) => waiting.length > 0).map(({ flow }) => flow);
+  *flows(): Generator<Flow> {
+    for (const { flow, waiting } of this.#backlogs.values()) if (waiting.length > 0) yield flow;
   }
 
   /** The next in turn of the callers that may have one, taken out, and the flow whose turn it is. */
@@ -180,13 +180,8 @@ export function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQue
     context.flows.map((flow) => ({ arrivedMs, ...flow })),
   );
   return [...Map.groupBy(places, ({ name }) => name)].map(([name, queued]) => {
-    const requests = queued.filter(({ background }) => !background);
-    const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
-    return {
-      name,
-      waiting: requests.length,
-      oldestWaitSeconds: toSeconds(oldestWaitMs),
-      refreshes: queued.length - requests.length,
-    };
+    const waitsMs = queued.flatMap(({ arrivedMs, background }) => (background ? [] : [nowMs - arrivedMs]));
+    const oldestWaitSeconds = toSeconds(Math.max(0, ...waitsMs));
+    return { name, waiting: waitsMs.length, oldestWaitSeconds, refreshes: queued.length - waitsMs.length };
   });
 }

@@ -1,9 +1,8 @@
 /**
  * What the gate has learned of the upstream's limit, and what changes it. Pure: times come in.
  *
- * The limit is taken for a token bucket of an unknown rate R and burst B; the pace mirrors it. Between two 429s nothing
- * was sent for C ms (closed), then requests went up for T ms, of which n were accepted. The bucket was empty at both
- * ends, so
+ * The limit is taken for a token bucket of an unknown rate R and burst B, which the pace mirrors. Between two 429s
+ * nothing was sent for C ms (closed), then n requests were accepted in T ms, and the bucket was empty at both ends:
  *
  *     n = min(B, R * C) + R * T   (one more or less)      and      R = max((n - B) / T, n / (C + T))
  *
@@ -100,6 +99,11 @@ export function dueMs(record: GateRecord, nowMs: number): number {
   return level >= 1 - 1e-9 ? nowMs : nowMs + (1 - level) / paceOf(record, nowMs);
 }
 
+/** Puts in what has come until now; before the pace changes. */
+function fill(record: GateRecord, nowMs: number): GateRecord {
+  return { ...record, level: levelAt(record, nowMs), levelMs: nowMs };
+}
+
 export function takeTurn(record: GateRecord, nowMs: number): GateRecord {
   return { ...record, level: levelAt(record, nowMs) - 1, levelMs: nowMs };
 }
@@ -113,15 +117,14 @@ export function rise(record: GateRecord, sent: number, nowMs: number): GateRecor
   if (riseMs > 0 && paceOf(record, nowMs) < tuning.markGrowth * paceOf(record, markedMs)) return record;
   // Older ones are dropped, but for the first.
   const marks = [reopening, ...later.slice(-64), { atMs: nowMs, sent }];
-  if (riseMs > 0) return { ...record, marks };
-  return { ...record, marks, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: nowMs };
+  return riseMs > 0 ? { ...record, marks } : { ...fill(record, nowMs), marks, riseMs: nowMs };
 }
 
 /** No request waits: the pace is enough. A guess that has grown is kept; exploring ends without a result. */
 export function settleDown(record: GateRecord, nowMs: number): GateRecord {
   if (record.riseMs === 0) return record;
   const perMs = record.isMeasured ? record.perMs : paceOf(record, nowMs);
-  return { ...record, perMs, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: 0 };
+  return { ...fill(record, nowMs), perMs, riseMs: 0 };
 }
 
 /**
@@ -154,13 +157,8 @@ export function guessLimit(record: GateRecord): GateRecord {
   const first = record.marks[0] as Mark;
   const crowd = Math.max(acceptedSince(first, record), 1);
   const crowdMs = Math.max(record.lastThrottled.atMs - first.atMs, 0);
-  return {
-    ...record,
-    perMs: Math.max(tuning.guessPerSecond, crowd) / 1000,
-    isMeasured: false,
-    crowd,
-    crowdMs,
-  };
+  const perMs = Math.max(tuning.guessPerSecond, crowd) / 1000;
+  return { ...record, perMs, isMeasured: false, crowd, crowdMs };
 }
 
 /** After each later 429 that our own sending explains. */
@@ -192,15 +190,10 @@ function rateOf(record: GateRecord, error: number): number {
 
 /** When to explore next after a cooldown: later each time the same rate is found, and the longer the cooldown was. */
 function exploreLater(record: GateRecord, isSameRate: boolean, closedUntilMs: number): GateRecord {
-  const { firstExploreIntervalMs, exploreBackoff, exploreCosts, longestExploreIntervalMs } = tuning;
-  const grownMs = isSameRate
-    ? Math.min(record.exploreIntervalMs * exploreBackoff, longestExploreIntervalMs)
-    : 0;
-  const exploreIntervalMs = Math.max(
-    firstExploreIntervalMs,
-    grownMs,
-    exploreCosts * (closedUntilMs - record.levelMs),
-  );
+  const knownMs = isSameRate ? record.exploreIntervalMs * tuning.exploreBackoff : 0;
+  const grownMs = Math.min(knownMs, tuning.longestExploreIntervalMs);
+  const costMs = tuning.exploreCosts * (closedUntilMs - record.levelMs);
+  const exploreIntervalMs = Math.max(tuning.firstExploreIntervalMs, grownMs, costMs);
   return { ...record, exploreIntervalMs, exploreMs: closedUntilMs + exploreIntervalMs, riseMs: 0 };
 }
 
@@ -222,7 +215,9 @@ export function throttle(
   const isClosed = record.state === 'closed';
   // Sent before the last reopening: that cooldown has been learned from. A stated wait counts all the same.
   if (statedMs === 0 && record.perMs > 0 && sent.atMs < (record.marks[0]?.atMs ?? 0)) return record;
-  const counted = isClosed ? countOneMore(record, sent) : beginCooldown(record, sent, nowMs);
+  const begun = isClosed ? record : beginCooldown(record, sent, nowMs);
+  const lastThrottled = sent.atMs > begun.lastThrottled.atMs ? sent : begun.lastThrottled;
+  const counted = { ...begun, throttled: begun.throttled + 1, lastThrottled };
   if (statedMs === 0 && isClosed) return counted;
   const briefMs = record.perMs > 0 ? Math.min(tuning.briefClosedMs, baseMs) : baseMs;
   const unstatedMs = Math.min(isTrial ? Math.max(record.unstatedMs * 2, briefMs) : briefMs, capMs);
@@ -230,11 +225,6 @@ export function throttle(
   const statedUntilMs = Math.max(record.statedUntilMs, statedMs && nowMs + statedMs);
   const closedUntilMs = Math.max(record.closedUntilMs, nowMs + closedMs);
   return { ...counted, unstatedMs, statedUntilMs, closedUntilMs };
-}
-
-function countOneMore(record: GateRecord, sent: Mark): GateRecord {
-  const lastThrottled = sent.atMs > record.lastThrottled.atMs ? sent : record.lastThrottled;
-  return { ...record, throttled: record.throttled + 1, lastThrottled };
 }
 
 function beginCooldown(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
@@ -246,7 +236,7 @@ function beginCooldown(record: GateRecord, sent: Mark, nowMs: number): GateRecor
     ...record,
     state: 'closed',
     closedMs: nowMs,
-    throttled: 1,
+    throttled: 0,
     lastThrottled: sent,
     marks,
     wasProvoked,

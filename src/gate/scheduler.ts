@@ -5,12 +5,22 @@
  *   open ──429──▶ closed ──time──▶ half-open ──any answer but 429──▶ paced ──429──▶ closed
  *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import type { Flow } from '../exchange/request-context.ts';
 import { type AttemptLimit, LimitFields } from '../http/limit-fields.ts';
 import { type CallerQueue, FairQueue, type Queued, queuesByCaller } from './fair-queue.ts';
-import type { CooldownOptions, GateState, Mark } from './pacer.ts';
-import { dueMs, learnRate, openRecord, rise, settleDown, takeTurn, throttle } from './pacer.ts';
+import {
+  type CooldownOptions,
+  dueMs,
+  type GateState,
+  learnRate,
+  type Mark,
+  openRecord,
+  rise,
+  settleDown,
+  takeTurn,
+  throttle,
+} from './pacer.ts';
 import { tuning } from './tuning.ts';
 import { type ToldLimit, ToldWindow } from './window-limits.ts';
 
@@ -65,6 +75,9 @@ export interface Rejected<T> {
   readonly retryAfterMs: number;
 }
 
+/** One that has used nothing. */
+const newFlow: Flow = { name: '', weight: 1, background: false };
+
 const isTrial = ({ state }: Permit): boolean => state === 'trial';
 
 export class Scheduler<T extends Queued> {
@@ -78,6 +91,8 @@ export class Scheduler<T extends Queued> {
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
   readonly underWay: Permit[] = [];
+  /** Attempts under way that the windows count already, for another gateway knows of them. */
+  readonly counted = new WeakSet<Permit>();
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   readonly counts = { sent: 0, throttled: 0, answered: 0 };
 
@@ -137,7 +152,8 @@ export class Scheduler<T extends Queued> {
     if (this.record.state === 'paced')
       this.record =
         heldMs > nowMs ? settleDown(this.record, nowMs) : rise(this.record, this.counts.sent, nowMs);
-    if (isEmpty || this.underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
+    const isFull = this.underWay.length >= this.#window();
+    if (isEmpty || isFull || this.underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
     const untilMs = Math.max(state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs, heldMs);
     if (untilMs > nowMs) return { request: undefined, untilMs };
@@ -152,7 +168,8 @@ export class Scheduler<T extends Queued> {
     const at = this.underWay.indexOf(permit);
     if (at !== -1) this.underWay.splice(at, 1);
     if (outcome === 'unused') this.#giveBack(permit);
-    else if (at !== -1) for (const window of this.windows) window.ended(permit.flow, nowMs);
+    else if (at !== -1 && !this.counted.has(permit))
+      for (const window of this.windows) window.ended(permit.flow, nowMs);
     if (outcome === 'answered') this.counts.answered++;
     const isAnswer = outcome === 'answered' || outcome === 'broken';
     if (typeof outcome === 'object') {
@@ -182,12 +199,13 @@ export class Scheduler<T extends Queued> {
     this.advance(nowMs);
     const { state, perMs, closedUntilMs, statedUntilMs } = this.record;
     const inFlight = this.underWay.length;
+    const uncounted = this.uncounted.length;
     const heldUntilMs = Math.max(closedUntilMs, this.fields.turnMs(inFlight, nowMs));
     return {
       state,
       attemptsPerSecond: perMs > 0 ? perMs * 1000 : null,
       window: this.#window(),
-      limits: this.windows.map((window) => window.snapshot(inFlight, nowMs)),
+      limits: this.windows.map((window) => window.snapshot(uncounted, nowMs)),
       inFlight,
       waiting: this.queue.size,
       closedForSeconds: toSeconds(heldUntilMs - nowMs),
@@ -222,11 +240,24 @@ export class Scheduler<T extends Queued> {
     return held < 3 * (this.#window() - this.underWay.length);
   }
 
-  /** When stated limits let an attempt of these flows go, behind so many others. */
-  #statedMs(flows: readonly Flow[], ahead: number, nowMs: number): number {
-    const others = ahead + this.underWay.length;
-    const turnMs = (flow: Flow) => Math.max(0, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
-    return Math.max(nowMs, Math.min(...flows.map(turnMs)), this.fields.turnMs(others, nowMs));
+  /** Attempts under way that take a place of each window beside what the windows count. */
+  get uncounted(): readonly Permit[] {
+    return this.windows.length === 0 ? [] : this.underWay.filter((permit) => !this.counted.has(permit));
+  }
+
+  /** When stated limits let an attempt of the first of these flows go, behind so many others. */
+  #statedMs(flows: Iterable<Flow>, ahead: number, nowMs: number): number {
+    const others = ahead + this.uncounted.length;
+    const turnMs = (flow: Flow) =>
+      Math.max(nowMs, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
+    // None goes sooner, so thousands of flows that wait equally long are not all looked at.
+    const leastMs = turnMs(newFlow);
+    let firstMs = Number.POSITIVE_INFINITY;
+    for (const flow of flows) {
+      firstMs = Math.min(firstMs, turnMs(flow));
+      if (firstMs <= leastMs) break;
+    }
+    return Math.max(firstMs, this.fields.turnMs(ahead + this.underWay.length, nowMs));
   }
 
   #mayGo(flow: Flow, nowMs: number): boolean {
@@ -277,8 +308,8 @@ export class Scheduler<T extends Queued> {
 }
 
 /** What the gate asks: a scheduler of its own, or one that takes turns with those of other gateways (fleet/). */
-type Inner = 'queue' | 'counts' | 'windows' | 'underWay' | 'send' | 'tooLate' | 'advance';
-export type Scheduling<T extends Queued> = Omit<Scheduler<T>, Inner>;
+type Asked = 'admit' | 'enter' | 'leave' | 'moved' | 'expired' | 'clear' | 'next' | 'settled' | 'snapshot';
+export type Scheduling<T extends Queued> = Pick<Scheduler<T>, Asked | 'record' | 'fields'>;
 
 /** @param wake to be called when turns have come by themselves, with the requests that get none */
 export type MakeScheduler = <T extends Queued>(

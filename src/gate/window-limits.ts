@@ -3,7 +3,7 @@
  *
  * An attempt arrives between its sending and its end, so it keeps its place from the one until a window after the other.
  */
-import { toSeconds } from '../exchange/durations.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import type { Flow } from '../exchange/request-context.ts';
 import type { AttemptLimit } from '../http/limit-fields.ts';
 import { tuning } from './tuning.ts';

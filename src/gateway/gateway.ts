@@ -2,7 +2,7 @@
 
 import type { Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Admin, AdminOptions } from '../admin/listener.ts';
+import type { Admin, AdminOptions } from '../admin/routes.ts';
 import type { WorkspaceSources } from '../admin/snapshot.ts';
 import { changedSettings, isLocalHost } from '../config/config.ts';
 import type { CertificateSnapshot, FollowedCertificate } from '../edge/certificate.ts';
@@ -153,7 +153,7 @@ class RunningGateway implements Gateway, LifeState {
   async #openAdmin(port: number): Promise<Admin | undefined> {
     const { config, log } = this.#parts;
     // Loaded here, so that `ADMIN_PORT=off` does not pay for it.
-    const { openAdmin } = await import('../admin/listener.ts');
+    const { openAdmin } = await import('../admin/routes.ts');
     try {
       return await openAdmin(adminOptions(this.#parts, this, this.#server, port));
     } catch (error) {

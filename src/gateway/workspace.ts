@@ -139,7 +139,7 @@ export function createBounds(config: Config, bodyBytes: number, most: number): B
   const connections = connectionBudget({ workspaces, UPSTREAM_CONNECTIONS: Math.min(wanted, most) });
   return {
     cache: config.workspaces.length === 1 ? undefined : new FairBytes(config.CACHE_MAX_BYTES),
-    bodies: new SharedBudget(bodies.own, bodies.common),
+    bodies: new SharedBudget(bodies.own, bodies.common, bodies.mostCommon),
     connections: new SharedBudget(connections.own, connections.common),
     cap: config.workspaces.length === 1 ? undefined : new ConnectionCap(connections.all),
   };
@@ -257,18 +257,18 @@ export function connectionBudget(config: Pick<Config, 'UPSTREAM_CONNECTIONS' | '
   return { own, common, all: own * workspaces.length + common };
 }
 
-/** Bytes of answers in flight, of all workspaces together. What is common holds the largest answer there may be. */
-function bodyBudget(
-  config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>,
+/**
+ * Bytes of answers in flight, of all workspaces together, however many they are: half of them belong to the workspaces in
+ * equal parts. Of what is common one workspace leaves the others room for the largest answer there may be.
+ */
+export function bodyBudget(
+  { UPSTREAM_MAX_BODY: largest, workspaces }: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>,
   bytes: number,
-): {
-  own: number;
-  common: number;
-} {
-  const common = Math.max(bytes / 2, config.UPSTREAM_MAX_BODY);
-  // Less than one answer would not keep a workspace working while another has all that is common.
-  const own = Math.max(bytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
-  return { own, common };
+): { own: number; common: number; mostCommon: number } {
+  const half = Math.max(bytes / 2, largest);
+  if (workspaces.length === 1) return { own: half, common: half, mostCommon: half };
+  const common = Math.max(bytes / 2, 2 * largest);
+  return { own: bytes / 2 / workspaces.length, common, mostCommon: common - largest };
 }
 
 /** How the upstream is reached with these settings, for one workspace. */

@@ -4,7 +4,7 @@
  * stops a web page whose name was made to resolve to 127.0.0.1 (DNS rebinding): the browser still sends the page's own name.
  * Pure: no `this`, no I/O, no clock.
  */
-import { isIPv4, isIPv6 } from 'node:net';
+import { BlockList, isIPv4, isIPv6 } from 'node:net';
 
 /** The eight groups of an IPv6 address; `undefined` for any other text. A zone (`%eth0`) is left out. */
 function ipv6Groups(address: string): readonly number[] | undefined {
@@ -61,6 +61,13 @@ export interface Network {
   readonly first: string;
   /** The address is another one: its author may mean that address alone. */
   readonly hasHostBits: boolean;
+}
+
+/** @returns whether an address is in one of the networks */
+export function matchNetworks(networks: readonly Network[]): (address: string) => boolean {
+  const list = new BlockList();
+  for (const { address, prefix, family } of networks) list.addSubnet(address, prefix, family);
+  return (address) => list.check(address, address.includes(':') ? 'ipv6' : 'ipv4');
 }
 
 /** An address in one spelling: IPv4 dotted (also where it came mapped into IPv6), IPv6 as RFC 5952 has it. */

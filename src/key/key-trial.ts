@@ -13,7 +13,7 @@
  * ends a trial: the key in use works, and an untried key replaces it at once where it is refused (`keyring.ts`).
  */
 
-import { toTime } from '../exchange/durations.ts';
+import { toTime } from '../exchange/figures.ts';
 import { waitAtMost } from '../exchange/request-context.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent, NewKeyHealth } from './key-event.ts';

@@ -15,7 +15,7 @@
  */
 
 import type { Environment } from '../config/values.ts';
-import { toSeconds, toTime } from '../exchange/durations.ts';
+import { toSeconds, toTime } from '../exchange/figures.ts';
 import type { WaitOptions } from '../exchange/request-context.ts';
 import { Key, RetiredKeys } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';

@@ -4,9 +4,8 @@ import { delimiter, isAbsolute, join } from 'node:path';
 import { readSettings } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { type OutboundProxy, proxyFor } from '../exchange/proxy.ts';
-import { readSettled, watchForChanges } from '../files/follow.ts';
 import { importModule, type LoadModule } from '../files/optional-package.ts';
-import { explainDenied } from '../files/read.ts';
+import { explainDenied, readSettled, watchForChanges } from '../files/read.ts';
 import type { OnSaid } from './exec-store.ts';
 import {
   describeFailure,

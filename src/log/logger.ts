@@ -7,7 +7,7 @@ import { isatty } from 'node:tty';
 import pino, { type Logger } from 'pino';
 import type { AccessLine } from '../edge/access-log.ts';
 import { shownFields } from '../edge/log-members.ts';
-import { toHundredths, toTime } from '../exchange/durations.ts';
+import { toHundredths, toTime } from '../exchange/figures.ts';
 import { asText } from './text-lines.ts';
 
 export interface LoggerOptions {
@@ -124,15 +124,15 @@ const maxRemembered = 16;
  */
 export function accessJson(): (line: AccessLine) => string {
   const remembered: Remembered[] = [];
-  let eldest = 0;
+  let oldest = 0;
 
   function recurring(line: AccessLine): string {
     for (const one of remembered) if (isAlike(one.line, line)) return one.text;
     const { requestId, traceId, trace_id, span_id, trace_flags, ...others } = line;
     const { caller, subject, waitedMs, upstreamMs, totalMs, ...rest } = others;
     const text = `,${JSON.stringify(rest).slice(1, -1)},`;
-    remembered[eldest] = { line, text };
-    eldest = (eldest + 1) % maxRemembered;
+    remembered[oldest] = { line, text };
+    oldest = (oldest + 1) % maxRemembered;
     return text;
   }
 

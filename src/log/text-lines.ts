@@ -2,7 +2,7 @@
  * The log as a person reads it on a terminal: made of finished JSON lines, so that nothing is in it that is not in the log,
  * and only after the search for the key. Pure: no `this`, no I/O, no clock.
  */
-import { toHundredths } from '../exchange/durations.ts';
+import { toHundredths } from '../exchange/figures.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 

@@ -4,7 +4,7 @@
  */
 
 import { GatewayError } from '../errors.ts';
-import { Durations, type DurationsSnapshot, toSeconds } from '../exchange/durations.ts';
+import { Durations, type DurationsSnapshot, toSeconds } from '../exchange/figures.ts';
 import { ProxyError } from '../exchange/proxy.ts';
 
 /** What became of attempts: a status, a problem's code, `proxy-failed`, or `abandoned` where its request had gone. */

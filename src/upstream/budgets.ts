@@ -8,19 +8,21 @@ import type { ContextWatcher, RequestContext } from '../exchange/request-context
 export class SharedBudget {
   readonly #own: number;
   readonly #common: number;
+  readonly #mostCommon: number;
   readonly #shares: BudgetShare[] = [];
   #commonUsed = 0;
   #beyond: object | undefined;
 
-  /** @param own the part of each. @param common what is free for all besides */
-  constructor(own: number, common: number) {
+  /** @param own the part of each. @param common what is free for all besides. @param mostCommon what each may take of it */
+  constructor(own: number, common: number, mostCommon = common) {
     this.#own = own;
     this.#common = common;
+    this.#mostCommon = mostCommon;
   }
 
   /** What one share may hold. */
   get mostEach(): number {
-    return this.#own + this.#common;
+    return this.#own + this.#mostCommon;
   }
 
   join(): BudgetShare {
@@ -32,7 +34,8 @@ export class SharedBudget {
   /** For a share: whether it may change to another amount, which is then counted. */
   change(fromAmount: number, toAmount: number, isForced: boolean): boolean {
     const common = this.#commonUsed + this.#beyondOwn(toAmount) - this.#beyondOwn(fromAmount);
-    if (!isForced && common > this.#common && common > this.#commonUsed) return false;
+    const isMore = common > this.#commonUsed;
+    if (!isForced && isMore && (common > this.#common || toAmount > this.mostEach)) return false;
     const isFreed = common < this.#commonUsed;
     this.#commonUsed = common;
     if (isFreed) this.#announce();

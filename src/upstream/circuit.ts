@@ -7,8 +7,8 @@
  */
 
 import { GatewayError, type ProblemCode } from '../errors.ts';
-import { toSeconds } from '../exchange/durations.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import { toSeconds } from '../exchange/figures.ts';
 import type { Layer } from '../exchange/layer.ts';
 import type { Trace } from '../exchange/trace.ts';
 import * as rules from './circuit-rules.ts';

@@ -73,35 +73,37 @@ class RetryBudget {
  */
 export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
   const budget = new RetryBudget();
-  const { limit: retries, baseMs: minTimeout, capMs: maxTimeout } = options;
-  const backoff = { retries, minTimeout, maxTimeout, randomize: true };
 
   return (next) => async (request, trace) => {
-    const { signal } = request.context;
-    const attempts = new Attempts(options, budget, request.context, trace);
     budget.live++;
     try {
-      const { shouldRetry, shouldConsumeRetry } = attempts;
-      const attempt = (number: number) => attempts.make(number, () => next(request, trace));
-      return await pRetry(attempt, { ...backoff, signal, shouldRetry, shouldConsumeRetry });
+      return mayStand(await next(request, trace));
     } catch (error) {
-      return attempts.lastWord(error);
+      // Hardly any read gets here, and p-retry's signal and options are a tenth of what one costs that does not.
+      return await new Retries(options, budget, request.context, trace).after(error, () =>
+        next(request, trace),
+      );
     } finally {
       budget.live--;
-      attempts.close();
     }
   };
 }
 
-/** The attempts of one request. p-retry makes them, and asks after each that failed whether there is to be another. */
-class Attempts {
+/** @throws RetryableResponse an answer that is worth another attempt: p-retry retries on errors alone */
+function mayStand(answer: Answer): Answer {
+  if (retriedStatuses.includes(answer.status)) throw new RetryableResponse(answer);
+  return answer;
+}
+
+/** What follows the first attempt of a request. p-retry makes it, and asks after each failure whether there is to be more. */
+class Retries {
   readonly #options: RetryOptions;
   readonly #budget: RetryBudget;
   readonly #context: RequestContext;
   readonly #trace: Trace;
-  #made = 0;
-  /** When the last one ended. */
-  #endedMs = 0;
+  #made = 1;
+  /** When the last attempt ended. */
+  #endedMs = performance.now();
   /** What the last one failed with. */
   #failure: unknown;
   /** Gives the budget's retry back, once one was taken: there is one for each request. */
@@ -114,14 +116,29 @@ class Attempts {
     this.#trace = trace;
   }
 
-  /** Makes one. @throws RetryableResponse an answer that is worth another attempt: p-retry retries on errors alone */
-  async make(number: number, send: () => Eventually<Answer>): Promise<Answer> {
-    if (number > 1) this.#trace.waited('retry', this.#endedMs);
+  /** @param first what the first attempt failed with */
+  async after(first: unknown, send: () => Eventually<Answer>): Promise<Answer> {
+    const { limit: retries, baseMs: minTimeout, capMs: maxTimeout } = this.#options;
+    const { signal } = this.#context;
+    try {
+      return await pRetry((number) => (number === 1 ? Promise.reject(first) : this.#make(number, send)), {
+        ...{ retries, minTimeout, maxTimeout, randomize: true, signal },
+        shouldRetry: (failed) => this.#shouldRetry(failed),
+        // p-retry has no delay for what consumes no retry.
+        shouldConsumeRetry: ({ error }) => !this.#isHeldBelow(error),
+      });
+    } catch (error) {
+      return this.#lastWord(error);
+    } finally {
+      this.#giveBack?.();
+    }
+  }
+
+  async #make(number: number, send: () => Eventually<Answer>): Promise<Answer> {
+    this.#trace.waited('retry', this.#endedMs);
     this.#made = number;
     try {
-      const answer = await send();
-      if (retriedStatuses.includes(answer.status)) throw new RetryableResponse(answer);
-      return answer;
+      return mayStand(await send());
     } catch (error) {
       const before = this.#failure;
       throw isRefusal(error) && before instanceof RetryableResponse && !is429(before) ? before : error;
@@ -130,7 +147,7 @@ class Attempts {
     }
   }
 
-  readonly shouldRetry = async ({ error, retryDelay }: RetryContext): Promise<boolean> => {
+  async #shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
     this.#failure = error;
     if (!isTransient(error)) return false;
     const waitMs = Math.max(retryDelay, statedWaitMs(error));
@@ -138,10 +155,7 @@ class Attempts {
     // p-retry waits its own delay after this.
     if (!this.#isHeldBelow(error)) await pause(this.#context, waitMs - retryDelay);
     return true;
-  };
-
-  /** p-retry has no delay for what consumes no retry. */
-  readonly shouldConsumeRetry = ({ error }: RetryContext): boolean => !this.#isHeldBelow(error);
+  }
 
   /** By the limit of retries, the deadline, and for what is no 429 the budget. */
   #isAllowed(error: Error, waitMs: number): boolean {
@@ -159,8 +173,8 @@ class Attempts {
   }
 
   /** What the caller gets where there is no further attempt. @throws what the last one failed with */
-  lastWord(error: unknown): Answer {
-    if (this.#made > 0 && this.#context.ended !== undefined) this.#trace.waited('retry', this.#endedMs);
+  #lastWord(error: unknown): Answer {
+    if (this.#context.ended !== undefined) this.#trace.waited('retry', this.#endedMs);
     if (!(error instanceof RetryableResponse)) throw error;
     if (!is429(error)) return error.answer;
     const { baseMs, capMs } = this.#options;
@@ -169,10 +183,6 @@ class Attempts {
       receivedStatus: 429,
       reason: 'no further attempt fits before the deadline or within the limit of retries',
     });
-  }
-
-  close(): void {
-    this.#giveBack?.();
   }
 }
 

@@ -22,7 +22,7 @@ const named = changed(snapshot, {
   },
 });
 const metrics = [
-  ...[snapshot, named].flatMap((one) => metricsOf(one, judgeHealth(one))),
+  ...[snapshot, named].flatMap((one) => [...metricsOf(one, judgeHealth(one))]),
   ...processMetrics(snapshot, fullRuntime),
 ];
 

@@ -12,7 +12,7 @@ const allMetrics = (snapshot: SnapshotOfOne) => [
   ...processMetrics(snapshot, fullRuntime),
 ];
 const scrape = (changes: Partial<SnapshotOfOne> = {}) =>
-  parseExposition(exposition(allMetrics(fullSnapshot(changes))));
+  parseExposition([...exposition(allMetrics(fullSnapshot(changes)))].join(''));
 const own = (name: string): string => `analytics_gateway_${name}`;
 
 describe('the metrics', () => {

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { maxCallers, otherCallers, sumByCaller } from '../../src/admin/caller-counts.ts';
 import { RequestCounts } from '../../src/admin/request-counts.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
-import { boundsSeconds, Durations } from '../../src/exchange/durations.ts';
+import { boundsSeconds, Durations } from '../../src/exchange/figures.ts';
 import { line as usual } from '../support/snapshot.ts';
 
 function counted(...lines: Partial<AccessLine>[]) {

@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AnswerStore } from '../../src/cache/answer-store.ts';
 import { judgeAnswer } from '../../src/cache/cache-rules.ts';
+import { FlowShares } from '../../src/cache/flow-shares.ts';
 import { FairBytes } from '../../src/exchange/fair-share.ts';
 import { answerOf, contextFor, requestWith } from '../support/requests.ts';
 
@@ -44,9 +45,26 @@ describe('the bytes of several flows', () => {
     expect(get(store, 'greedy0', 'greedy')).toBeUndefined();
   });
 
+  it('a put looks at few shares, however many people of a caller have stored something', () => {
+    const store = storeOf(4_000_000);
+    const person = (at: number) =>
+      `staff/${(at * 7_919).toString(16).padStart(12, '0').split('').reverse().join('')}`;
+    for (let at = 0; at < 3_000; at++) put(store, `own${at}`, 1_000, person(at));
+    const looks = vi.spyOn(performance, 'now');
+    onTestFinished(() => looks.mockRestore());
+    const context = contextFor({ name: person(0) });
+    context.join({ name: person(1) });
+    const answer = { ...answerOf(200), body: 'x'.repeat(100_000) };
+    store.put('one more', requestWith(context), answer, judgeAnswer(answer, defaults), []);
+    const { evictions } = store.snapshot();
+    expect(evictions).toBeGreaterThan(0);
+    expect(looks.mock.calls.length / evictions).toBeLessThan(2_000);
+  });
+
   it('a flow that is alone may use all bytes, and gives back what is beyond its share', () => {
     const store = storeOf(1_000_000);
-    for (let at = 0; at < 100; at++) put(store, `greedy${at}`, 90_000, 'greedy');
+    // Twice: a read that its own flow renews stays its own.
+    for (let at = 0; at < 200; at++) put(store, `greedy${at >> 1}`, 90_000, 'greedy');
     expect(store.held).toBeGreaterThan(900_000);
     for (let at = 0; at < 100; at++) put(store, `other${at}`, 90_000, 'other');
     expect([heldOf(store, 'greedy', 100, 'greedy'), heldOf(store, 'other', 100, 'other')]).toEqual([5, 5]);
@@ -73,6 +91,28 @@ describe('the bytes of several flows', () => {
     expect(store.held).toBeLessThanOrEqual(1_000_000);
     expect(heldOf(store, 'common', 30, 'modest')).toBe(30);
     expect(store.snapshot().entries).toBe(30 + 4 + heldOf(store, 'greedy', 100, 'greedy'));
+  });
+
+  it('what several flows use gives way as one flow does where it has more than half of all bytes', () => {
+    const store = storeOf(1_000_000);
+    for (let at = 0; at < 70; at++) put(store, `common${at}`, 10_000, 'a');
+    expect(heldOf(store, 'common', 70, 'b')).toBe(70);
+    for (const flow of ['c', 'd', 'e', 'f']) {
+      for (let at = 0; at < 15; at++) put(store, `${flow}${at}`, 10_000, flow);
+    }
+    for (const flow of ['c', 'd', 'e', 'f']) expect(heldOf(store, flow, 15, flow)).toBeGreaterThanOrEqual(8);
+    expect(heldOf(store, 'common', 70, 'a')).toBeGreaterThan(50);
+  });
+
+  it('where another store needs room, the flow that holds most of this one gives way', () => {
+    const sharedBytes = new FairBytes<AnswerStore>(1_000_000);
+    const options = { maxBytes: 1_000_000, maxEntryBytes: 1_000_000, sharedBytes };
+    const [store, other] = [new AnswerStore(options), new AnswerStore(options)];
+    for (let at = 0; at < 10; at++) put(store, `modest${at}`, 10_000, 'modest');
+    for (let at = 0; at < 9; at++) put(store, `greedy${at}`, 90_000, 'greedy');
+    for (let at = 0; at < 4; at++) expect(put(other, `${at}`, 100_000)).toBe(true);
+    expect(heldOf(store, 'modest', 10, 'modest')).toBe(10);
+    expect(store.held + other.held).toBeLessThanOrEqual(1_000_000);
   });
 
   it('a read that another flow brings in again belongs to both', () => {
@@ -124,4 +164,24 @@ describe('the bytes of several flows', () => {
     expect(store.snapshot()).toMatchObject({ entries: 0, bytes: 0 });
     expect(put(store, 'again', 900_000)).toBe(true);
   });
+});
+
+it('an entry has the share of the flow that brought it, of the people of one caller together, or of all', () => {
+  const shares = new FlowShares<object>(1_000, () => 100);
+  shares.evict();
+  const own = shares.shareFor('x', ['a', 'a']);
+  for (const key of ['x', 'y']) shares.set(key, {}, own);
+  expect([own.flow, shares.findPlace('x') === own, shares.peek('x'), shares.peek('z')]).toEqual([
+    ...['a', true, {}, undefined],
+  ]);
+  expect([shares.shareFor('x', ['b']).flow, shares.shareFor('z', []).flow]).toEqual([undefined, '']);
+  expect(shares.get('x', 'b', 0)).toEqual({});
+  expect(shares.findPlace('x')?.flow).toBeUndefined();
+  shares.set('w', {}, own);
+  shares.delete('w');
+  expect([shares.bytes, shares.size]).toEqual([200, 2]);
+  const people = ['staff/abc', 'staff/abd', 'staff/acd'].map(
+    (person) => shares.shareFor(person, [person]).flow,
+  );
+  expect(people).toEqual(['staff/ab', 'staff/ab', 'staff/ac']);
 });

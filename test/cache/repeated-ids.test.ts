@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { repeatsIds } from '../../src/cache/repeated-ids.ts';
+import { repeatsIds } from '../../src/cache/cache-key.ts';
 
 const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
 const traceparent = `00-${traceId}-00f067aa0ba902b7-01`;

@@ -74,51 +74,17 @@ describe('a static token', () => {
 });
 
 describe('a credential that fails', () => {
+  // `credential.test.ts` has what is malformed.
   const lines: [string, [string, string][]][] = [
     ['an unknown token', [['Authorization', `Bearer ${mintToken()}`]]],
     ['a damaged token', [['Authorization', `Bearer ${token.slice(0, -1)}`]]],
     ['the digest in place of the token', [['Authorization', `Bearer ${digestOf(token)}`]]],
     ['another scheme', [['Authorization', `Basic ${token}`]]],
-    ['a scheme alone', [['Authorization', 'Bearer']]],
-    ['no scheme', [['Authorization', token]]],
-    ['two tokens in one field', [['Authorization', `Bearer ${token}, Bearer ${token}`]]],
-    ['more behind the token', [['Authorization', `Bearer ${token} x`]]],
-    ['an empty field', [['Authorization', '']]],
-    ['an empty X-API-Key', [['X-API-Key', '']]],
-    [
-      'Authorization twice, equal',
-      [
-        ['Authorization', `Bearer ${token}`],
-        ['authorization', `Bearer ${token}`],
-      ],
-    ],
-    [
-      'Authorization twice, the first good',
-      [
-        ['Authorization', `Bearer ${token}`],
-        ['AUTHORIZATION', 'Bearer x'],
-      ],
-    ],
-    [
-      'X-API-Key twice',
-      [
-        ['X-API-Key', token],
-        ['x-api-key', token],
-      ],
-    ],
-    ['X-API-Key joined by a comma', [['X-API-Key', `${token}, ${token}`]]],
     [
       'two different tokens',
       [
         ['Authorization', `Bearer ${token}`],
         ['X-API-Key', other],
-      ],
-    ],
-    [
-      'a good X-API-Key beside Basic',
-      [
-        ['Authorization', 'Basic YTpi'],
-        ['X-API-Key', token],
       ],
     ],
   ];
@@ -169,10 +135,6 @@ describe('a credential that fails', () => {
 describe('a field that carries no credential', () => {
   it.each([
     ['X_API_Key', token],
-    ['x-api_key', token],
-    ['X-Api-Key2', token],
-    ['Authorisation', `Bearer ${token}`],
-    ['Proxy-Authorization', `Bearer ${token}`],
     ['Cookie', `token=${token}`],
     ['Fly-Src', 'instance=1;app=a;org=o;ts=1'],
   ])('the field %s carries no credential', async (name, value) => {

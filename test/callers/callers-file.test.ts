@@ -286,6 +286,29 @@ describe('a callers file', () => {
       [{ name: 'a', jwt: { ...jwt, algorithms: ['none'] } }],
       'callers[0].jwt.algorithms: "none" is not a signature',
     ],
+    [
+      'a signature of a long name',
+      [{ name: 'a', jwt: { ...jwt, algorithms: ['-RS256'] } }],
+      'callers[0].jwt.algorithms: (malformed, 6 characters) is not a signature',
+    ],
+    [
+      'keys at no address',
+      [{ name: 'a', jwt: { ...jwt, jwks: 'keys' } }],
+      'callers[0].jwt.jwks: must be an address as https:',
+    ],
+    ['a rule that is no object', [{ name: 'a', jwt: 7 }], 'callers[0].jwt: must be an object'],
+    [
+      'an unknown member of a rule',
+      [{ name: 'a', jwt: { ...jwt, isuer: 'x' } }],
+      'callers[0].jwt.isuer: is not known here (did you mean "issuer"?)',
+    ],
+    [
+      'members of the wrong type in a rule',
+      [{ name: 'a', jwt: { ...jwt, jwks: 7, algorithms: 7, header: 7, issuer: 7, match: { sub: 7 } } }],
+      ['jwks', 'algorithms', 'header', 'issuer', 'match.sub']
+        .map((member) => `callers[0].jwt.${member}: must be a string, not a number`)
+        .join('\n'),
+    ],
     ['nothing to match', [{ name: 'a', jwt: { ...jwt, match: {} } }], 'callers[0].jwt.match: is empty'],
     [
       'no match at all',
@@ -320,6 +343,22 @@ describe('a callers file', () => {
     ['callers as an object', {}, 'callers: must be a list, not an object'],
   ])('a callers file is refused for %s, with the path', (_, callers, problem) => {
     expect(problemsOf(callers).join('\n')).toContain(problem);
+  });
+
+  it.each(['Fly-Src', 'Fly-Src-Signature', 'Cookie', 'Host', 'Connection', 'X-Request-ID', 'traceparent'])(
+    'a callers file is refused for a JWT in %s, which means something else',
+    (header) => {
+      expect(problemsOf([{ name: 'a', jwt: { ...jwt, header } }]).join()).toContain('must be the name');
+    },
+  );
+
+  it('a callers file may name each signature of a public key, and keys of this machine', () => {
+    const algorithms = [
+      ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
+      ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
+    ];
+    const rule = { ...jwt, jwks: 'http://127.0.0.1:9/keys', algorithms };
+    expect(problemsOf([{ name: 'a', jwt: rule }])).toEqual([]);
   });
 
   it('all problems of a callers file are listed at once, and never a value', () => {

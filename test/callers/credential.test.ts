@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { holdsCredential, presentedCredential, presentedValues } from '../../src/callers/credential.ts';
 import { mintToken } from '../../src/callers/token.ts';
+import { decodings } from '../../src/http/percent-encoding.ts';
 import { Key } from '../../src/key/key.ts';
 import { Scrubber } from '../../src/key/scrub.ts';
 
@@ -44,6 +45,19 @@ describe('the search of a URL for credentials', () => {
     expect(holdsCredential(urlPart, [...presented, ...others], holdsKey)).toBe(true);
   });
 
+  it.each([
+    ['a token in base64', Buffer.from(token).toString('base64')],
+    ['a token in base64url', Buffer.from(token).toString('base64url')],
+    ['a user and a token, as Basic has them', Buffer.from(`script:${token}`).toString('base64')],
+    ['its own token without the prefix', token.slice('wag_'.length)],
+    [
+      'its own token without the prefix, in base64',
+      Buffer.from(token.slice('wag_'.length)).toString('base64url'),
+    ],
+  ])('the search finds %s in an id', (_, id) => {
+    expect(holdsCredential(id, [token], holdsKey)).toBe(true);
+  });
+
   it('the search takes no part of a credential for the whole', () => {
     expect(holdsCredential('q=before=the', ['before=the=end=of=it'], holdsKey)).toBe(false);
     expect(holdsCredential('q=beforetheendofit1', ['before=the=end=of=it='], holdsKey)).toBe(false);
@@ -68,6 +82,22 @@ describe('the search of a URL for credentials', () => {
 
   it('the search does not look for a credential so short that it could be any word', () => {
     expect(holdsCredential('page=test', ['test'], holdsKey)).toBe(false);
+  });
+});
+
+describe('percent-encoding (RFC 3986 section 2.1)', () => {
+  const nested = (times: number): string => `%${'25'.repeat(times)}41`;
+
+  it.each<[string, string[]]>([
+    ['plain', []],
+    ['%41%0a', ['A\n']],
+    ['\xe9%C3%a9', ['\xe9\xc3\xa9']],
+    ['%2541', ['%41', 'A']],
+    ['%g1%1g%', []],
+    ['%%41', ['%A']],
+    [nested(7), [6, 5, 4, 3, 2].map(nested)],
+  ])('the text %j is decoded as often as that changes it, at most five times: %j', (text, decoded) => {
+    expect(decodings(text)).toEqual([text, ...decoded]);
   });
 });
 

@@ -1,13 +1,14 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type FailureKind, limitFailures } from '../../src/callers/failures.ts';
+import { type FailureKind, KeyWaits, limitFailures } from '../../src/callers/failures.ts';
 
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
 
 const kinds: readonly FailureKind[] = ['no-credential', 'token', 'signature'];
 
-it('failures are remembered for ten thousand addresses, and the eldest is forgotten for the next', () => {
+it('failures are remembered for ten thousand addresses, and the oldest is forgotten for the next', () => {
   const failures = limitFailures(1);
+  failures.giveBack('10.9.9.9', 'signature');
   const addressOf = (number: number): string => `10.0.${number >> 8}.${number & 255}`;
   const isLimited = (number: number): boolean => failures.count(addressOf(number), 'token') > 0;
   for (let number = 0; number < 10_000; number++) expect(isLimited(number)).toBe(false);
@@ -68,4 +69,30 @@ describe('failures of an address', () => {
     vi.advanceTimersByTime(waitMs);
     expect(failures.count('10.0.0.1', 'signature')).toBe(0);
   });
+});
+
+it('JWTs that wait for keys are bounded in bytes, with a share for each address, and count no more when the keys have come', async () => {
+  const waits = new KeyWaits();
+  const keys = Array.from({ length: 9 }, () => Promise.withResolvers<void>());
+  /** A quarter of all that may wait. */
+  const wait = (at: number, address = '10.0.0.1') =>
+    waits.during(address, 'x'.repeat(2 ** 20 - 512), keys[at]?.promise ?? Promise.resolve());
+  const refused = {
+    code: 'overloaded',
+    retryAfterMs: 1_000,
+    message: 'too many logins wait for the keys of their issuer',
+    detail: 'Too many logins wait to be verified, for the keys of their issuer are slow to come.',
+  };
+  const first = wait(0);
+  const others = [wait(1), wait(2), wait(3), wait(4, '10.0.0.2')];
+  await expect(wait(5)).rejects.toMatchObject(refused);
+  keys[0]?.resolve();
+  await first;
+  await expect(wait(6)).rejects.toMatchObject(refused);
+  for (const { resolve } of keys.slice(0, 5)) resolve();
+  await Promise.all(others);
+  const again = [wait(5), wait(6), wait(7), wait(8)];
+  await expect(wait(9)).rejects.toMatchObject(refused);
+  for (const { resolve } of keys) resolve();
+  await Promise.all(again);
 });

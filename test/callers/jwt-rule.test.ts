@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { matchesPattern, misfitOf } from '../../src/callers/jwt-rule.ts';
+import { claimedOrigin, expired, matchesPattern, misfitOf, whyNoLogin } from '../../src/callers/jwt-rule.ts';
 
 describe('a pattern', () => {
   it.each([
@@ -89,5 +89,59 @@ describe('verified claims', () => {
   it('inherited members are no claims', () => {
     expect(misfitOf({}, [{ claim: 'constructor', patterns: ['*'] }])).toBe('constructor');
     expect(misfitOf({}, [{ claim: '__proto__', patterns: ['*'] }])).toBe('__proto__');
+  });
+});
+
+describe('what a JWT says of itself', () => {
+  const jwt = (claims: unknown) => `e30.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.c2ln`;
+
+  it.each<[string, string, object | undefined]>([
+    ['an issuer', jwt({ iss: 'i' }), { issuer: 'i' }],
+    ['issuer, subject and end', jwt({ iss: 'i', sub: 's', exp: 7 }), { issuer: 'i', subject: 's', exp: 7 }],
+    ['subject and end of other types', jwt({ iss: 'i', sub: 7, exp: '7' }), { issuer: 'i' }],
+    ['letters beyond ASCII', jwt({ iss: 'é' }), { issuer: 'é' }],
+    ['no issuer', jwt({ sub: 's' }), undefined],
+    ['an issuer that is no text', jwt({ iss: 7 }), undefined],
+    ['nothing', jwt(null), undefined],
+    ['a text', jwt('iss'), undefined],
+    ['what is no JSON', 'e30.eyJ9eyJ9.c2ln', undefined],
+    ['an issuer, with more before it', ` ${jwt({ iss: 'i' })}`, undefined],
+    ['an issuer, with more behind it', `${jwt({ iss: 'i' })} `, undefined],
+    ['an issuer, without a signature', jwt({ iss: 'i' }).slice(0, -4), undefined],
+  ])('a JWT tells whose it is: %s', (_, token, origin) => {
+    expect(claimedOrigin(token)).toEqual(origin && { subject: undefined, exp: undefined, ...origin });
+  });
+
+  it.each<[string, unknown, object, string | undefined]>([
+    ['no type', undefined, {}, undefined],
+    ...['JWT', 'jwt', 'at+jwt', 'AT+JWT', 'application/jwt', 'application/at+jwt'].map(
+      (type): [string, unknown, object, undefined] => [`the type ${type}`, type, {}, undefined],
+    ),
+    ...['logout+jwt', 'secevent+jwt', 'dpop+jwt', 'application/logout+jwt', 'JWT+x', ['JWT'], ''].map(
+      (type): [string, unknown, object, string] => [
+        `the type ${JSON.stringify(type)}`,
+        type,
+        {},
+        'its typ is neither absent nor JWT or at+jwt',
+      ],
+    ),
+    [
+      'the events of a logout token',
+      'JWT',
+      { events: { 'http://schemas.openid.net/event/backchannel-logout': {} } },
+      'it has events: it reports something and is no login',
+    ],
+    ['a binding', 'at+jwt', { cnf: null }, 'it has cnf: it is bound to a key and is no bearer token'],
+  ])('a JWT is a login, or says that it is none: %s', (_, type, claims, why) => {
+    expect(whyNoLogin(type, claims as Record<string, unknown>)).toBe(why);
+  });
+
+  it.each([
+    [1e9, ' (2001-09-09T01:46:40.000Z)'],
+    [1e11, ''],
+    [-1e11, ''],
+    ['1e9', ''],
+  ])('of a JWT that ended at %j the log says when, if it can', (exp, at) => {
+    expect(expired(exp)).toBe(`has expired${at}: its caller has to log in again`);
   });
 });

@@ -650,6 +650,25 @@ describe('the settings of a proxy', () => {
       ['PROXY_AUTHORIZATION_FROM is not used for gcp-sm:'],
     ],
     [
+      {
+        https_proxy: 'https://a',
+        PROXY_AUTHORIZATION_FROM: 'file:/a',
+        UPSTREAM_API_KEY_FROM: 'gcp-sm:x',
+        OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector.example.com',
+      },
+      [
+        'PROXY_AUTHORIZATION_FROM is not used for gcp-sm:',
+        'HTTPS_PROXY is not used for gcp-sm:',
+        'PROXY_AUTHORIZATION_FROM is not used for traces by gRPC',
+        'HTTPS_PROXY is not used for traces by gRPC',
+      ],
+    ],
+    [
+      { HTTPS_PROXY: 'https://a', PROXY_AUTHORIZATION_FROM: 'file:/a', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' },
+      [],
+    ],
+    [
       { HTTPS_PROXY: 'http://a', https_proxy: 'http://b' },
       ['HTTPS_PROXY is ignored, because https_proxy says'],
     ],

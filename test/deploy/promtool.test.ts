@@ -36,7 +36,7 @@ describe.skipIf(isMissing)('promtool', () => {
       ...metricsOf(snapshot, judgeHealth(snapshot)),
       ...processMetrics(snapshot, fullRuntime),
     ]);
-    expect(complaintsOf(['check', 'metrics'], full)).toBe('');
+    expect(complaintsOf(['check', 'metrics'], [...full].join(''))).toBe('');
     const { ask, askAdmin } = await startPair({ ADMIN_PORT: '0' });
     await ask(accounts);
     const { body } = await askAdmin('/metrics');

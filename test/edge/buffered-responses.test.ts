@@ -62,7 +62,7 @@ describe('unread replies', () => {
     expect(unread).toEqual([]);
   });
 
-  it('the eldest unread reply of the caller that holds the most makes room for a new reply', () => {
+  it('the oldest unread reply of the caller that holds the most makes room for a new reply', () => {
     const give = limited(450_000);
     const deaf = Array.from({ length: 3 }, () => requestOf('deaf'));
     for (const one of deaf) void give(one);

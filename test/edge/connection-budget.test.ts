@@ -35,7 +35,7 @@ function budgetOf(limits: { maxConnections?: number; maxBytes?: number }, ...all
 const ended = (all: readonly Fake[]): (Bound | undefined)[] => all.map(({ endedFor }) => endedFor);
 
 describe('bytes of connections that ask for nothing', () => {
-  it('the heaviest address loses its eldest connections, and only as many as make room', () => {
+  it('the heaviest address loses its oldest connections, and only as many as make room', () => {
     const heavy = [fake('a', 400), fake('a', 300), fake('a', 200)];
     // Another has more of them, which hold less.
     const light = [...Array.from({ length: 5 }, () => fake('b', 10)), fake('c', 50)];
@@ -104,7 +104,7 @@ describe('the number of connections', () => {
     expect(heavy.endedFor).toBeUndefined();
   });
 
-  it('where one address has them all, its eldest makes room for its next', () => {
+  it('where one address has them all, its oldest makes room for its next', () => {
     const many = Array.from({ length: 4 }, () => fake('a'));
     budgetOf({ maxConnections: 3 }, ...many);
     expect(ended(many)).toEqual(['connections', undefined, undefined, undefined]);

@@ -86,7 +86,7 @@ const request = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 const endlessHead = `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${'b'.repeat(15_000)}`;
 
 describe('heads that never end', () => {
-  it('heads that never end take the room of the same address alone, and its eldest goes first', async () => {
+  it('heads that never end take the room of the same address alone, and its oldest goes first', async () => {
     // An idle connection is priced at 12 KiB, such a head at 30 KiB more.
     const { port, codes } = await serve({ maxConnectionBytes: 200 * kib });
     const other = await open(port, request, '127.0.0.2');
@@ -131,7 +131,7 @@ describe('heads that never end', () => {
 describe('replies that are not read', () => {
   const large = Buffer.alloc(8 * 2 ** 20);
 
-  it('a reply that is not read counts with what has not left, and the eldest is reset', async () => {
+  it('a reply that is not read counts with what has not left, and the oldest is reset', async () => {
     const { port, codes } = await serve({ maxConnectionBytes: 20 * 2 ** 20 }, (_incoming, outgoing) =>
       outgoing.end(large),
     );
@@ -256,7 +256,7 @@ describe('the number of connections', () => {
     expect(codes).toEqual(Array(23).fill('MAX_CONNECTIONS'));
   });
 
-  it('on a Unix socket, where all have one address, the eldest idle connection makes room', async () => {
+  it('on a Unix socket, where all have one address, the oldest idle connection makes room', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'gateway-connections-'));
     onTestFinished(() => rmSync(folder, { recursive: true }));
     const path = join(folder, 'socket');

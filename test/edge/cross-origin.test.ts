@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { corsPolicy, isForeignPage, isPreflight } from '../../src/edge/cross-origin.ts';
-import { originProblem } from '../../src/http/address.ts';
 
 const none = () => [];
 const nothingElse = { FORWARD_REQUEST_HEADERS: [], FORWARD_RESPONSE_HEADERS: [] };
@@ -139,25 +138,6 @@ describe('a preflight', () => {
     expect(told()).toMatch(/Prefer, x-one$/);
     fields = ['x-two'];
     expect(told()).toMatch(/Prefer, x-two$/);
-  });
-});
-
-describe('an entry of CORS_ORIGINS', () => {
-  it.each([
-    ['https://good.example', undefined],
-    ['http://localhost:5173', undefined],
-    ['https://[::1]:8443', undefined],
-    ['*', 'every origin'],
-    ['null', 'sandboxed'],
-    ['good.example', 'scheme and host'],
-    ['https://*.example', 'scheme and host'],
-    ['https://good.example/', 'must be written as the browser sends it: https://good.example'],
-    ['https://Good.example', 'must be written as the browser sends it: https://good.example'],
-    ['https://good.example:443', 'must be written as the browser sends it: https://good.example'],
-    ['chrome-extension://abc', 'scheme and host'],
-  ])('the entry %s of CORS_ORIGINS is judged before the start', (entry, problem) => {
-    if (problem === undefined) expect(originProblem(entry)).toBeUndefined();
-    else expect(originProblem(entry)).toContain(problem);
   });
 });
 

@@ -79,4 +79,18 @@ describe('a share of a bound', () => {
   ])('one that shares a bound may hold %s', (_, others, amount, expected) => {
     expect(shareOf(...others).mayHold(one, amount, 100)).toBe(expected);
   });
+
+  it('what one holds already counts for it, its own does not, and one that left counts no more', () => {
+    const share = shareOf(40);
+    const holder = { held: 60, own: 0 };
+    share.join(holder);
+    expect([share.held, share.mayHold(holder, 60, 100), share.mayHold(holder, 70, 100)]).toEqual([
+      100,
+      true,
+      false,
+    ]);
+    share.leave(holder);
+    expect([share.held, share.heaviest?.held]).toEqual([40, 40]);
+    expect(shareOf(70).mayHold({ held: 0, own: 50 }, 60, 100)).toBe(true);
+  });
 });

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { FollowedFiles, type ReadFile, watchForChanges } from '../../src/files/follow.ts';
+import { FollowedFiles, type ReadFile, watchForChanges } from '../../src/files/read.ts';
 
 afterEach(() => vi.useRealTimers());
 
@@ -125,7 +125,7 @@ describe('a watched file', () => {
   });
 
   it('a watched file does not keep the process alive', () => {
-    const module = fileURLToPath(new URL('../../src/files/follow.ts', import.meta.url));
+    const module = fileURLToPath(new URL('../../src/files/read.ts', import.meta.url));
     const script = `
       const { watchForChanges } = await import(${JSON.stringify(`file://${module}`)});
       watchForChanges(${JSON.stringify(makeFile())}, () => {});`;

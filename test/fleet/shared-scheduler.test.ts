@@ -216,6 +216,40 @@ describe('gates that share a told limit', () => {
     expect(gates.map(usedAt)).toEqual([7, 7, 7]);
   });
 
+  it.each([
+    ['ends just before the store goes away', 5, -3],
+    ['ends before the store goes away, as all have heard of it', 250, -200],
+    ['is under way when the store goes away', 5, 500],
+    ['is under way when the store goes away, as all have heard of it', 130, 500],
+    ['is under way until the store is back', 130, 2_500],
+  ])(
+    'gates that share a told limit count an attempt once that %s, whichever of them leads afterwards',
+    (_, awayMs, endMs) => {
+      for (const place of [0, 1]) {
+        for (const isAwayForAll of [true, false]) {
+          const { store, clock, pass, gates, usedAt, sendAll } = toldFleet(2);
+          sendAll(callers(2));
+          const [leader, follower] = gates as [Gate, Gate];
+          const gate = gates[place] as Gate;
+          // Between two words of the leader, which come every 100 ms.
+          pass(25);
+          gate.ask('one');
+          pass(10);
+          const [, permit] = gate.sent;
+          const goesMs = clock.nowMs + awayMs;
+          clock.at(goesMs + endMs, () => gate.end(permit, 'answered'));
+          // Away for the leader alone: then the other one leads.
+          const change = (isInUse: boolean) => leader.scheduler.storeChanged(isInUse, clock.nowMs);
+          clock.at(goesMs, () => (isAwayForAll ? store.goAway() : change(false)));
+          clock.at(goesMs + 2_000, () => (isAwayForAll ? store.comeBack() : change(true)));
+          pass(9_000);
+          expect(roles([isAwayForAll ? leader : follower])).toEqual(['leads']);
+          expect([place, isAwayForAll, ...gates.map(usedAt)]).toEqual([place, isAwayForAll, 3, 3]);
+        }
+      }
+    },
+  );
+
   it('gates that share a told limit hold the part of one that may have used it, until it tells or is silent for five seconds', () => {
     const { store, pass, gates, sent } = toldFleet(2);
     store.goAway();

@@ -1,6 +1,9 @@
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { parseStoreAddress } from '../../src/config/store-address.ts';
 import { FleetMember, tryStore } from '../../src/fleet/fleet.ts';
@@ -8,8 +11,16 @@ import { SharedStore } from '../../src/fleet/store.ts';
 import { StoreServers } from '../../src/fleet/store-servers.ts';
 import { payloadOf } from '../../src/http/payload.ts';
 import { Key } from '../../src/key/key.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { redisProgram } from '../support/redis.ts';
-import { type RedisNode, startCluster, startSentinels, startServer } from '../support/redis-sets.ts';
+import {
+  type RedisNode,
+  type RedisSetOptions,
+  speaksTls,
+  startCluster,
+  startSentinels,
+  startServer,
+} from '../support/redis-sets.ts';
 import { contextFor, requestWith } from '../support/requests.ts';
 
 const patiently = { timeout: 20_000 };
@@ -247,6 +258,48 @@ describe.skipIf(redisProgram === undefined)('a store that is a cluster', () => {
     const { ok, problem } = await tryStore(options, 20_000);
     expect([ok, problem]).toEqual([false, expect.stringContaining('redis+cluster://')]);
   });
+});
+
+describe.skipIf(!speaksTls)('a store over TLS', () => {
+  it.each([
+    ['behind sentinels', startSentinels],
+    ['that is a cluster', (options: RedisSetOptions) => startCluster({ ...options, replicas: true })],
+  ] as const)(
+    'a store over TLS %s is used with passwords from files, also after its server is lost, and not before its certificate is trusted',
+    async (_, start) => {
+      const certificate = makeCertificate();
+      const [password, sentinelPassword] = ['of-the-store', 'of-the-sentinels'];
+      await using set = await start({ certificate, password, sentinelPassword });
+      const folder = mkdtempSync(join(tmpdir(), 'gateway-passwords-'));
+      onTestFinished(() => rmSync(folder, { recursive: true }));
+      const [storeFile, sentinelFile] = [join(folder, 'store'), join(folder, 'sentinels')];
+      writeFileSync(storeFile, `${password}\n`);
+      writeFileSync(sentinelFile, `${sentinelPassword}\n`);
+      const options = {
+        ...{ address: parseStoreAddress(set.address), prefix: 'test', environment: {}, limitMs },
+        ...{ passwordFrom: `file:${storeFile}`, sentinelPasswordFrom: `file:${sentinelFile}` },
+      };
+      expect(set.address).toMatch(/^rediss\+/);
+      const { ok, problem } = await tryStore(options, 20_000);
+      expect([ok, problem]).toEqual([false, expect.stringContaining('DEPTH_ZERO_SELF_SIGNED_CERT')]);
+      const trusted = getCACertificates('default');
+      setDefaultCACertificates([...trusted, certificate.cert]);
+      onTestFinished(() => setDefaultCACertificates(trusted));
+      const member = new FleetMember({ ...options, host: 'here', version: '0', startedAt: 0 });
+      const key = new Key('a-key-of-this-team', 1);
+      const fleet = member.join({ name: '', scope: '', operations: [], key: () => key, onChange() {} });
+      onTestFinished(() => fleet.close());
+      const take = () => fleet.buckets.take('caller', { perSecond: 1, burst: 50 }, 1);
+      await vi.waitFor(async () => expect(await take()).toBeDefined(), patiently);
+      const [before] = fleet.snapshot().nodes;
+      await set.nodes.find((node) => at(node) === before)?.kill();
+      await vi.waitFor(async () => {
+        expect(await take()).toBeDefined();
+        expect(fleet.snapshot().nodes).not.toContain(before);
+      }, patiently);
+    },
+    90_000,
+  );
 });
 
 /** What `docs/shared-store.md` names. */

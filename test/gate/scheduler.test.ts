@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
 import type { Queued } from '../../src/gate/fair-queue.ts';
 import { dueMs, openRecord, takeTurn } from '../../src/gate/pacer.ts';
@@ -515,6 +515,16 @@ describe('attempts that hang', () => {
     for (let count = 0; count < 3; count++) scheduler.enter(queued('other'), 0);
     expect(sendAll(scheduler)).toContain('other');
     expect(scheduler.admit([{ name: 'hanging', weight: 1, background: false }], 0)).toBeUndefined();
+  });
+
+  it('no flow is looked at while no slot is free, however many wait', () => {
+    const gate = new Scheduler<Queued>(options);
+    for (let count = 0; count < options.initialWindow; count++)
+      gate.admit([{ name: `under way ${count}`, weight: 1, background: false }], 0);
+    gate.enter(queued('waiting'), 0);
+    const looks = vi.spyOn(gate.queue, 'take');
+    expect(gate.next(0)).toEqual({ request: undefined, untilMs: undefined });
+    expect(looks).not.toHaveBeenCalled();
   });
 });
 

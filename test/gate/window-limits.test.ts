@@ -1,8 +1,9 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
 import type { Queued } from '../../src/gate/fair-queue.ts';
 import { type Outcome, type Permit, Scheduler, type SchedulerOptions } from '../../src/gate/scheduler.ts';
+import { ToldWindow } from '../../src/gate/window-limits.ts';
 import type { AttemptLimit } from '../../src/http/limit-fields.ts';
 import { simulate } from '../support/gate-simulation.ts';
 
@@ -37,6 +38,17 @@ function spend(gate: Scheduler<Queued>, name: string, nowMs: number, most = 1000
 }
 
 describe('a told limit', () => {
+  it('a told limit is asked about few of the flows that wait for it, however many do', () => {
+    const gate = scheduler(told(10, 1000), told(100, 60_000));
+    expect(spend(gate, 'first', 0) + spend(gate, 'second', 0)).toBe(10);
+    for (let at = 0; at < 2_000; at += 1) gate.enter(request(`person ${at}`, 1), 1);
+    const asked = vi.spyOn(ToldWindow.prototype, 'turnMs');
+    onTestFinished(() => asked.mockRestore());
+    expect(gate.next(2)).toMatchObject({ request: undefined, untilMs: 1000 });
+    expect(gate.next(1001).request).toBeDefined();
+    expect(asked.mock.calls.length).toBeLessThan(20);
+  });
+
   it('a told limit is kept in every window, wherever between its sending and its end each attempt arrives', () => {
     const step = fc.oneof(
       fc.record({ kind: fc.constant('ask' as const), caller: fc.nat(3), background: fc.boolean() }),
@@ -139,6 +151,62 @@ describe('a told limit', () => {
     expect(spend(gate, 'greedy', 99_000)).toBeGreaterThanOrEqual(18);
     expect(gate.snapshot(99_000).limits).toMatchObject([{ remaining: 1 }]);
     expect(spend(gate, 'polite', 99_000)).toBe(1);
+  });
+});
+
+describe('the window of a told limit', () => {
+  /** A window of a second, in which callers' attempts have ended. */
+  const windowOf = (most: number, ...ended: [name: string, count: number, atMs: number][]) => {
+    const window = new ToldWindow(told(most, 1_000));
+    for (const [name, count, atMs] of ended) {
+      for (let one = 0; one < count; one++) window.ended(flowOf(name), atMs);
+    }
+    return window;
+  };
+
+  it.each([
+    [3, 600],
+    [4, 1_000],
+    [8, 1_500],
+    [10, 1_600],
+    [13, 1_600],
+    [14, 2_000],
+  ])('an attempt beside %i others may go when enough places have come back: at %i ms', (others, turnMs) => {
+    const window = windowOf(10, ['a', 4, 0], ['b', 2, 500]);
+    expect(window.turnMs(flowOf('c'), others, 600)).toBe(turnMs);
+  });
+
+  it('what had ended by a time leaves the other places, and goes on from those of other gateways', () => {
+    const window = windowOf(10, ['a', 4, 0], ['b', 2, 500]);
+    expect([-1, 0, 499, 500].map((atMs) => window.leftBy(atMs, 600))).toEqual([10, 6, 6, 4]);
+    expect(window.leftBy(500, 1_000)).toBe(8);
+    window.restore([{ firstMs: 1_000, lastMs: 1_005, count: 12 }], 0.5);
+    expect(window.leftBy(1_005, 1_006)).toBe(0);
+    expect(window.snapshot(1, 1_006)).toMatchObject({ used: 13, remaining: 0, resetsInSeconds: 0.999 });
+    expect(window.snapshot(0, 3_000)).toMatchObject({ used: 0, remaining: 1, resetsInSeconds: 0 });
+    expect(window.snapshot(2, 3_000)).toMatchObject({ used: 2, resetsInSeconds: 1 });
+  });
+
+  it.each<[string, ToldWindow, string, number, number, number]>([
+    ['of two alike the last part is kept', windowOf(100, ['a', 20, 0], ['b', 20, 0]), 'a', 55, 500, 840],
+    ['of one that has used nothing it is not', windowOf(100, ['a', 20, 0], ['b', 20, 0]), 'c', 55, 500, 500],
+    ['of few places no part is kept', windowOf(3, ['a', 2, 0]), 'a', 0, 1, 1],
+  ])('%s', (_, window, name, others, nowMs, turnMs) => {
+    expect(window.turnMs(flowOf(name), others, nowMs)).toBe(turnMs);
+  });
+
+  it('attempts that leave the window are taken off all callers in proportion', () => {
+    const window = windowOf(100, ['d', 1, 0], ['e', 3, 0], ['f', 4, 500]);
+    const turns = (others: number, nowMs: number) =>
+      ['d', 'e', 'f', 'unknown'].map((name) => window.turnMs(flowOf(name), others, nowMs));
+    // Half of each is left: 0.5, 1.5 and 2.
+    expect(turns(90, 1_000)).toEqual([1_000, 1_300, 1_300, 1_000]);
+    window.ended(flowOf('g'), 1_400);
+    // Of hardly any request nothing is left.
+    expect(turns(93, 1_500)).toEqual([1_500, 1_500, 1_500, 1_500]);
+    const restored = windowOf(100);
+    restored.restore([{ firstMs: 0, lastMs: 0, count: 40 }], 100);
+    expect(restored.turnMs(flowOf('a'), 55, 500)).toBe(500);
   });
 });
 

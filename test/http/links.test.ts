@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { findInJson, leadLinksBack, patternFor, putInPlaces } from '../../src/http/links.ts';
+import { findInJson, leadLinksBack, namesBase, patternFor, putInPlaces } from '../../src/http/links.ts';
 import type { Payload } from '../../src/http/payload.ts';
 
 const upstream = new URL('https://analytics.example.com/api');
@@ -72,6 +72,7 @@ describe('strings of JSON that begin with the upstream’s base address', () => 
       '["http://127.0.0.1:8000/api/","http://127.0.0.1/api/"]',
       `["${ours}/","http://127.0.0.1/api/"]`,
     ],
+    ['http://host.example/api', '["http://host.example:80/api/x"]', `["${ours}/x"]`],
     [
       'https://host.example',
       '["https://host.example/x","https://host.example","https://host.example.org"]',
@@ -122,6 +123,9 @@ describe('strings of JSON that begin with the upstream’s base address', () => 
 
   it('an address across the slices of a large text is found, once', () => {
     const link = '"https:\\/\\/analytics.example.com/api/x"';
+    const longest = `"${escaped('https://analytics.example.com:443/api')}\\u002fx"`;
+    const across = Buffer.from(`[${' '.repeat(256 * 1_024 - 2)}${longest}]`);
+    expect(ledBack(across).toString()).toContain(`"${ours}\\u002fx"`);
     for (const shift of [0, 1, 20, 40, 41, 60]) {
       const before = `[${' '.repeat(256 * 1_024 - shift)}`;
       const body = Buffer.from(`${before}${link},${' '.repeat(256 * 1_024)}${link}]`);
@@ -138,6 +142,15 @@ describe('strings of JSON that begin with the upstream’s base address', () => 
       14 * 1_024,
     );
     expect(Buffer.isBuffer(putInPlaces(body, [[2, 2]], 'x'.repeat(100)))).toBe(true);
+    expect(Buffer.isBuffer(putInPlaces(body, [], 'x'))).toBe(false);
+  });
+
+  it('only a JSON answer names the base address', () => {
+    const names = (type: string, body: string) =>
+      namesBase({ headers: { 'content-type': type }, body }, patternFor(upstream));
+    const link = '["https://analytics.example.com/api/x"]';
+    expect([names('application/json', link), names('text/plain', link)]).toEqual([true, false]);
+    expect([names('application/json', '[]'), names('application/json', '')]).toEqual([false, false]);
   });
 });
 
@@ -158,6 +171,16 @@ describe('Link (RFC 8288)', () => {
     ['an empty target', '<>; rel=self', '</api/analytics/accounts/?page=1>; rel=self', 0],
     ['the same host in another spelling', '<HTTPS://Analytics.example.com:443/api/x>', '</api/x>', 0],
     ['no scheme', '<//analytics.example.com/api/x>', '</api/x>', 0],
+    ['the base address itself', '<https://analytics.example.com/api>', '</api>', 0],
+    ['a password', '<https://:p@analytics.example.com/api/x>', undefined, 1],
+    [
+      'an anchor without quotes, and one with an escaped character',
+      '</api/x>; anchor=/api/y, </api/x>; anchor="/ap\\i/y"',
+      '</api/x>; anchor="/api/y", </api/x>; anchor="/api/y"',
+      0,
+    ],
+    ['words behind the target with a quoted comma', '</api/x> "a\\",b", </api/y>', '</api/y>', 1],
+    ['words behind the target with a backslash', '</api/x> a\\, </api/y>', '</api/y>', 1],
     ['a comma in the target', '</api/x?a=1,2>; rel=next', '</api/x?a=1,2>; rel=next', 0],
     [
       'a comma and a quote in a parameter',

@@ -280,12 +280,10 @@ describe('a gateway that needs no credential answers no page of another site', (
     const shared = sharedPair(start);
     beforeEach(() => shared().standIn.reset());
 
+    // `edge/cross-origin.test.ts` has more.
     it.each<[string, Record<string, string>]>([
       ['an image or a link', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }],
-      ['a navigation', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' }],
-      ['a fetch', { 'sec-fetch-site': 'cross-site', origin: 'https://evil.example' }],
       ['an older browser', { origin: 'https://evil.example' }],
-      ['a page with a credential', { 'sec-fetch-site': 'cross-site', authorization: 'Bearer x' }],
     ])('a gateway that needs no credential refuses a page of another site: %s', async (_page, headers) => {
       const { ask, standIn } = shared();
       for (const path of [accounts, '/api/nothing', '/problems/overloaded']) {
@@ -298,14 +296,13 @@ describe('a gateway that needs no credential answers no page of another site', (
 
     it.each<[string, Record<string, string>]>([
       ['a script', {}],
-      ['the gateway’s own page', { 'sec-fetch-site': 'same-origin' }],
       ['a page of a listed origin', { 'sec-fetch-site': 'cross-site', origin: good }],
     ])('a gateway that needs no credential answers %s', async (_page, headers) => {
       const { ask } = shared();
       expect((await ask(accounts, { headers })).status).toBe(200);
     });
 
-    it.each(['evil.example', '127.0.0.1.nip.io', '[2001:db8::1]:8080'])(
+    it.each(['evil.example', '[2001:db8::1]:8080'])(
       'a gateway that needs no credential refuses a page whose own name %j leads to it (DNS rebinding)',
       async (host) => {
         const pair = shared();
@@ -319,33 +316,12 @@ describe('a gateway that needs no credential answers no page of another site', (
       },
     );
 
-    it.each(['localhost@evil.example', '::1', ''])(
-      'a gateway that needs no credential refuses a request whose Host %j is no name',
-      async (host) => {
-        const pair = shared();
-        const came = await sendRaw(pair, accounts, { host });
-        expect([came.status, came.body]).toEqual([400, '']);
-        expect(corsFields(came.fields)).toEqual([]);
-        expect(pair.standIn.requests).toHaveLength(0);
-      },
-    );
-
     it.each(['localhost', '[::1]:8080'])(
       'a gateway that needs no credential answers for %s, which means this machine everywhere',
       async (host) => {
         expect((await sendRaw(shared(), accounts, { host })).status).toBe(200);
       },
     );
-
-    it('a gateway that needs no credential refuses a request with two Hosts, or none', async () => {
-      const { exchange, standIn } = shared();
-      const two = await exchange(
-        `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n`,
-      );
-      expect(two).toMatch(/^HTTP\/1\.1 400 /);
-      expect(await exchange(`GET ${accounts} HTTP/1.0\r\n\r\n`)).toMatch(/^HTTP\/1\.[01] 421 /);
-      expect(standIn.requests).toHaveLength(0);
-    });
   });
 
   it('the log says why a page was refused, with the host or origin', async () => {

@@ -41,7 +41,7 @@ describe('unread replies hold no more memory than a limit', () => {
     expect(unread[0]).toMatchObject({ level: 'warn', caller: 'deaf', bytes: 8_000_000 });
   });
 
-  it('where there is one caller alone, its own eldest unread reply makes room for its next', async () => {
+  it('where there is one caller alone, its own oldest unread reply makes room for its next', async () => {
     const { ask, standIn, port, logLines } = await startPair({ CACHE_TTL: '0s', HEADERS_TIMEOUT: '60s' });
     standIn.behave(large);
     for (let at = 0; at < 17; at++) deafCaller(port, `deaf=${at}`);

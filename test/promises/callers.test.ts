@@ -1,5 +1,4 @@
-import { mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { writeFileSync } from 'node:fs';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
@@ -147,19 +146,12 @@ describe('whatever is wrong with a credential, the caller is told the same and t
   const shared = sharedPair((atEnd) => startWith([entry, old], unlimited, {}, atEnd));
   beforeEach(() => shared().standIn.reset());
 
+  // Three of many, which `callers/credential.test.ts` has.
   it.each<[string, string, RegExp]>([
     ['unknown', stranger, /unknown token/],
     ['expired', expired, /^an expired token \([0-9a-f]{8}\) of old$/],
     ['cut', token.slice(0, -1), /damaged token/],
-    ['longer', `${token}A`, /damaged token/],
-    ['in another case', token.toUpperCase(), /unknown credential/],
-    ['its own digest', digestOf(token), /unknown credential/],
     ['the upstream’s key', standInKey, /Authorization is not|unknown credential/],
-    ['a name', 'script', /unknown credential/],
-    ['a member of every object', '__proto__', /Authorization is not|unknown credential/],
-    ['two in one', `${token} ${token}`, /Authorization is not/],
-    ['two in a list', `${token}, Bearer ${token}`, /Authorization is not/],
-    ['empty', '', /Authorization is not/],
   ])(
     'a caller learns nothing of what is wrong with its credential, and the log knows: %s',
     async (_name, value, reason) => {
@@ -188,9 +180,7 @@ describe('a request has one credential', () => {
 
   it.each([
     ['Authorization', [`Authorization: Bearer ${token}`]],
-    ['Authorization in another case', [`AUTHORIZATION: bEARER   ${token}`]],
     ['X-API-Key, as a script for the upstream has it', [`X-API-Key: ${token}`]],
-    ['X-API-Key in another case', [`x-aPI-kEY: ${token}`]],
     ['the same one in both', [`X-API-Key: ${token}`, `Authorization: Bearer ${token}`]],
   ])('a credential in %s is accepted, and never goes up', async (_name, lines) => {
     const pair = await startWith([entry]);
@@ -204,19 +194,8 @@ describe('a request has one credential', () => {
 
   it.each([
     ['two different ones', [`Authorization: Bearer ${token}`, `X-API-Key: ${stranger}`]],
-    ['two different ones, the good one second', [`Authorization: Bearer ${stranger}`, `X-API-Key: ${token}`]],
-    ['Authorization sent twice', [`Authorization: Bearer ${token}`, `Authorization: Bearer ${token}`]],
-    ['Authorization sent twice, once empty', [`Authorization: Bearer ${token}`, 'authorization:']],
     ['X-API-Key sent twice', [`X-API-Key: ${token}`, `x-api-key: ${token}`]],
-    ['X-API-Key with a list', [`X-API-Key: ${token}, ${token}`]],
-    ['another scheme', [`Authorization: Basic ${Buffer.from(`script:${token}`).toString('base64')}`]],
-    ['another scheme beside a good X-API-Key', ['Authorization: Basic eA==', `X-API-Key: ${token}`]],
-    ['no scheme', [`Authorization: ${token}`]],
     ['X_API_KEY', [`X_API_KEY: ${token}`]],
-    ['x-api_key', [`x-api_key: ${token}`]],
-    ['Proxy-Authorization', [`Proxy-Authorization: Bearer ${token}`]],
-    ['X-Authorization', [`X-Authorization: Bearer ${token}`]],
-    ['X-Forwarded-Authorization', [`X-Forwarded-Authorization: Bearer ${token}`]],
     ['a cookie', [`Cookie: token=${token}; X-API-Key=${token}`]],
     ['Authorization as a trailer announces it', ['TE: trailers', 'Trailer: Authorization']],
   ])('a request has one credential, so not: %s', async (_name, lines) => {
@@ -226,23 +205,6 @@ describe('a request has one credential', () => {
     expect(JSON.parse(came.body)).toEqual(refused);
     expect(pair.standIn.requests).toHaveLength(0);
     expect(pair.logText()).not.toContain(token);
-  });
-
-  it.each([
-    ['a query', (target: string) => `${target}?token=${token}`],
-    ['a query named as the field', (target: string) => `${target}?Authorization=Bearer+${token}`],
-    ['the path', (target: string) => `${target}${token}/`],
-    ['an absolute target', (target: string) => `http://localhost${target}?t=${token}`],
-  ])('a token in %s never counts, and is not written down', async (_name, at) => {
-    const pair = await startWith([entry]);
-    const came = await sendRaw(pair, at(accounts));
-    expect(JSON.parse(came.body)).toEqual(refused);
-    expect(JSON.stringify(came)).not.toContain(token);
-    expect(pair.standIn.requests).toHaveLength(0);
-    expect(pair.logText()).not.toContain(token);
-    expect(pair.logLines()).toContainEqual(
-      expect.objectContaining({ reason: 'a token in the URL, where it never counts' }),
-    );
   });
 
   it('a credential folded over two lines is refused before there is a request', async () => {
@@ -277,13 +239,6 @@ describe('a caller does what it was granted', () => {
         reason: 'not granted: list-api-keys',
       }),
     );
-  });
-
-  it('only an authenticated caller learns what does not exist', async () => {
-    const { token, entry } = enrol('script');
-    const { ask } = await startWith([entry]);
-    expect((await ask('/api/nothing', { headers: bearer(token) })).status).toBe(404);
-    expect((await ask(accounts, { method: 'POST', headers: bearer(token) })).status).toBe(405);
   });
 });
 
@@ -358,17 +313,6 @@ describe('a caller’s own limit', () => {
       }),
     );
   });
-
-  it('a caller’s own limit is not spent by strangers, and not given back by a new version of the file', async () => {
-    const { ask, file, logText } = await startWith([limited.entry]);
-    for (let index = 0; index < 10; index++) await ask(accounts, { headers: bearer(stranger) });
-    for (let index = 0; index < 6; index++) {
-      expect((await ask(accounts, { headers: bearer(limited.token) })).status).toBe(200);
-    }
-    writeFileSync(file, textOf([limited.entry, free.entry]));
-    await expect.poll(() => logText(), patient).toContain('the callers file was read again');
-    expect((await ask(accounts, { headers: bearer(limited.token) })).status).toBe(429);
-  });
 });
 
 describe('failures are limited per address', () => {
@@ -397,70 +341,22 @@ describe('failures are limited per address', () => {
       expect((await askWhere(elsewhere, accounts, {})).status).toBe(401);
     }
   });
-
-  it('failures that are limited per address leave company logins behind the same one alone', async () => {
-    const key = await makeSigningKey('one');
-    const issuer = await startIssuer([key.jwk]);
-    const jwt = { issuer: issuerName, audience, jwks: issuer.jwks, match: { email: '*@example.com' } };
-    const { ask } = await startWith([{ name: 'staff', jwt }], { CALLER_FAILURES_PER_MINUTE: '3' });
-    for (const headers of [{}, bearer(stranger), bearer('a.b.c')]) {
-      for (let failed = 0; failed < 10; failed++) await ask(accounts, { headers });
-      expect((await ask(accounts, { headers })).status).toBe(429);
-      const login = await signJwt(key, { jti: JSON.stringify(headers) });
-      expect((await ask(accounts, { headers: bearer(login) })).status).toBe(200);
-    }
-  });
 });
 
 describe('a new version of the callers file is in force within a second', () => {
   const first = enrol('first');
   const second = enrol('second');
 
-  /** Ways a file is replaced; the last as Kubernetes does it. */
-  const replacements: Record<string, (file: string, text: string) => void> = {
-    'written in place': writeFileSync,
-    renamed: (file, text) => {
-      writeFileSync(`${file}.new`, text);
-      renameSync(`${file}.new`, file);
-    },
-    'a swapped folder': (file, text) => {
-      const folder = dirname(file);
-      const version = join(folder, `..${digestOf(text).slice(0, 8)}`);
-      mkdirSync(version);
-      writeFileSync(join(version, 'callers.json'), text);
-      symlinkSync(version, join(folder, '..data_tmp'));
-      renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
-      try {
-        readlinkSync(file);
-      } catch {
-        rmSync(file);
-        symlinkSync(join('..data', 'callers.json'), file);
-      }
-    },
-  };
-
-  it.each(Object.keys(replacements))(
-    'a revoked token is refused, also for a stored answer: %s',
-    { retry },
-    async (way) => {
-      const replace = replacements[way] ?? expect.unreachable();
-      const pair = await startWith([first.entry]);
-      const { ask, file } = pair;
-      // Twice, because some watches go deaf after the first time.
-      for (const [gone, there] of [
-        [first, second],
-        [second, first],
-      ] as const) {
-        if (gone === first) expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
-        replace(file, textOf([there.entry]));
-        await expect
-          .poll(async () => (await ask(accounts, { headers: bearer(gone.token) })).status, withinASecond)
-          .toBe(401);
-        expect((await ask(accounts, { headers: bearer(there.token) })).status).toBe(200);
-      }
-      expect(pair.standIn.requests).toHaveLength(1);
-    },
-  );
+  it('a revoked token is refused, also for a stored answer', { retry }, async () => {
+    const { ask, file, standIn } = await startWith([first.entry]);
+    expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
+    writeFileSync(file, textOf([second.entry]));
+    await expect
+      .poll(async () => (await ask(accounts, { headers: bearer(first.token) })).status, withinASecond)
+      .toBe(401);
+    expect((await ask(accounts, { headers: bearer(second.token) })).status).toBe(200);
+    expect(standIn.requests).toHaveLength(1);
+  });
 
   it('a version of the callers file with a problem is refused loudly, and the one before stays', async () => {
     const { ask, file, logLines, logText } = await startWith([first.entry]);
@@ -479,16 +375,6 @@ describe('a new version of the callers file is in force within a second', () => 
       expect.stringMatching(/^\/.*\.json: callers\[1\]\.limitt: .*did you mean/),
     ]);
     expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
-    writeFileSync(file, '{ "callers": [');
-    await expect.poll(() => logText().split('is refused; the one before').length, patient).toBe(3);
-    expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
-    rmSync(file);
-    await expect.poll(() => logText(), patient).toContain('the callers file cannot be read');
-    expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
-    writeFileSync(file, textOf([]));
-    await expect
-      .poll(async () => (await ask(accounts, { headers: bearer(first.token) })).status, patient)
-      .toBe(401);
   });
 
   it('a new version of the callers file is in force at once after SIGHUP', async () => {
@@ -539,70 +425,6 @@ describe('a company login', () => {
     expect(logLines().filter(({ caller, by }) => caller === 'staff' && by === 'jwt')).toHaveLength(4);
     for (const part of jwt.split('.')) expect(logText()).not.toContain(part);
     expect(logText()).not.toContain('ann@');
-  });
-
-  const json = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
-  const seconds = () => Math.floor(Date.now() / 1_000);
-  const claims = () => ({ iss: issuerName, aud: audience, exp: seconds() + 300, email: 'ann@example.com' });
-
-  // Two of many, which `callers/jwt.test.ts` has.
-  const forgeries: Record<string, () => Promise<string>> = {
-    'none, without a signature': async () => `${json({ alg: 'none' })}.${json(claims())}.`,
-    'changed after it was signed': async () => {
-      const [header, , signature] = (await signJwt(one, { email: 'eve@evil.example' })).split('.');
-      return `${header}.${json(claims())}.${signature}`;
-    },
-  };
-
-  it.each(Object.keys(forgeries))('a JWT %s is no company login', async (name) => {
-    const { ask, standIn, logLines, logText } = await startStaff();
-    // The stored answer and a good JWT before it change nothing.
-    await ask(accounts, { headers: bearer(await signJwt(one)) });
-    const forged = (await forgeries[name]?.()) ?? '';
-    const came = await ask(accounts, { headers: bearer(forged) });
-    expect(came.json()).toEqual(refused);
-    expect(came.headers['www-authenticate']).toContain('error="invalid_token"');
-    expect(standIn.requests).toHaveLength(1);
-    expect(logLines().at(-1)?.['reason']).toMatch(/JWT/);
-    for (const part of forged.split('.').slice(1)) if (part !== '') expect(logText()).not.toContain(part);
-  });
-
-  it('a JWT in X-API-Key, or beside another credential, is no company login', async () => {
-    const { ask } = await startStaff();
-    const jwt = await signJwt(one);
-    for (const headers of [{ 'x-api-key': jwt }, { ...bearer(jwt), 'x-api-key': stranger }]) {
-      expect((await ask(accounts, { headers })).json()).toEqual(refused);
-    }
-  });
-
-  it('a company login ends within a second when the callers file no longer has it', { retry }, async () => {
-    const { ask, file, issuer } = await startStaff();
-    const headers = bearer(await signJwt(one));
-    expect((await ask(accounts, { headers })).status).toBe(200);
-    const jwt = { ...rule(issuer.jwks), match: { email: 'bob@example.com' } };
-    writeFileSync(file, textOf([{ name: 'staff', jwt }]));
-    await expect.poll(async () => (await ask(accounts, { headers })).status, withinASecond).toBe(403);
-  });
-
-  it('a valid company login that fits no entry is 403, which no page renews, with the claim in the log', async () => {
-    const { ask, standIn, logLines } = await startStaff();
-    const came = await ask(accounts, { headers: bearer(await signJwt(one, { email: 'eve@evil.example' })) });
-    expect(came.status).toBe(403);
-    expect(came.json()).toMatchObject({ code: 'caller-forbidden' });
-    expect(came.headers['www-authenticate']).toBeUndefined();
-    expect(standIn.requests).toHaveLength(0);
-    expect(logLines().at(-1)).toMatchObject({
-      reason: 'a valid JWT that fits no caller: not staff (claim "email")',
-    });
-  });
-
-  it('a company login of a key set that cannot be had is refused, and static tokens work on', async () => {
-    const { token, entry } = enrol('script');
-    const nowhere = { name: 'staff', jwt: rule('http://127.0.0.1:9/keys') };
-    const { ask, logText } = await startWith([nowhere, entry]);
-    expect((await ask(accounts, { headers: bearer(await signJwt(one)) })).json()).toEqual(refused);
-    expect((await ask(accounts, { headers: bearer(token) })).status).toBe(200);
-    expect(logText()).toContain('127.0.0.1:9');
   });
 
   it('a company login has a line in the log when its keys cannot be fetched, and when they can be again', async () => {
@@ -693,40 +515,17 @@ describe('a request without credential', () => {
     );
   });
 
-  it('a request without credential is from the anonymous caller over a Unix socket too', async () => {
-    const file = writeCallersFile([entry, sidecar]);
-    const { ask } = await startPair({ CALLERS_FILE: file, HOST: `unix:${join(dirname(file), 'socket')}` });
-    expect((await ask(accounts)).status).toBe(200);
-    expect((await ask(accounts, { headers: bearer(stranger) })).json()).toEqual(refused);
-    expect((await ask(apiKeys, { headers: bearer(token) })).status).toBe(200);
-  });
-
   it('any request is from the anonymous caller without a callers file, and its credential stays here', async () => {
     const { ask, standIn } = await startPair();
     const came = await ask(apiKeys, { headers: { ...bearer(stranger), 'x-api-key': 'x' } });
     expect(came.status).toBe(200);
     expect(JSON.stringify(standIn.requests)).not.toContain(stranger);
   });
-
-  it.each([
-    ['an anonymous caller in the file', [entry, sidecar]],
-    ['no file', undefined],
-  ])('an anonymous caller keeps the gateway from starting on another address: %s', async (_name, callers) => {
-    const settings = callers === undefined ? {} : { CALLERS_FILE: writeCallersFile(callers) };
-    expect(await startFailure({ HOST: '0.0.0.0', ...settings })).toMatch(/loopback/);
-  });
 });
 
 describe('a Fly machine', () => {
   const source = `instance=a;app=reports;org=acme;ts=${Math.floor(Date.now() / 1_000)}`;
   const fields = { 'fly-src': source, 'fly-src-signature': Buffer.alloc(64).toString('base64') };
-
-  it('a Fly machine is a caller only of a gateway on Fly: elsewhere that does not start', async () => {
-    const file = writeCallersFile([{ name: 'reports', fly: { org: 'acme', app: 'reports' } }]);
-    expect(await startFailure({ CALLERS_FILE: file })).toMatch(
-      /\.json: callers\[0\]\.fly: .*this is not a Fly machine$/,
-    );
-  });
 
   it('a Fly machine is refused where no caller is one, and its fields do not go up', async () => {
     const { token, entry } = enrol('script');

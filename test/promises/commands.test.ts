@@ -64,19 +64,6 @@ describe.concurrent('check says in plain words what works', () => {
     expect(report).toMatchObject({ limit: { learned: { attemptsPerSecond: null } } });
   });
 
-  it('check ends with 1 where the role is insufficient, and says the same to programs', async (owner) => {
-    const standIn = await standInFor(owner, { role: 'insufficient' });
-    const { status, stdout } = await run(owner, ['check', '--json'], { settings: settingsFor(standIn.url) });
-    expect(status).toBe(1);
-    expect(JSON.parse(stdout)).toMatchObject({
-      ok: false,
-      exitStatus: 1,
-      settings: { ok: true },
-      key: { ok: true, source: 'env:UPSTREAM_API_KEY' },
-      calls: [{ status: 403, outcome: 'role-insufficient' }, {}],
-    });
-  });
-
   it('check ends with 1 where the upstream limits requests, with the wait that it states, and says each thing once', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ status: 429, headers: { 'retry-after': '37' }, body: '{}' });
@@ -101,22 +88,6 @@ describe.concurrent('check says in plain words what works', () => {
     expect(stdout).toContain(
       'Failed: The upstream limits requests now, so whether the gateway could work is',
     );
-  });
-
-  it('check asks added reads, names what is ignored, and refuses a doubled /api', async (owner) => {
-    const standIn = await standInFor(owner);
-    const settings = {
-      ...settingsFor(standIn.url),
-      UPSTREAM_API_KEY_FROM: 'env:OTHER_KEY',
-      OTHER_KEY: standInKey,
-    };
-    const missing = await checkHere({ ...settings, UPSTREAM_READS: '/analytics/nowhere/' });
-    expect(missing.both).toEqual([1, 1]);
-    expect(missing.stdout).toMatch(/^GET \/analytics\/nowhere\/: 404\. .*correct it in UPSTREAM_READS/m);
-    expect(missing.stdout).toContain('Without effect: UPSTREAM_API_KEY is ignored, because');
-    const doubled = await checkHere({ ...settings, UPSTREAM_READS: '/api/analytics/accounts/' });
-    expect(doubled.both).toEqual([2, 2]);
-    expect(doubled.stdout).toContain('would be asked for /api/api/…');
   });
 });
 

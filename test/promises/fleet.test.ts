@@ -99,18 +99,6 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(4);
   });
 
-  it('gateways that share a store ask the upstream for a caller that says no-cache, although another gateway has an answer', async () => {
-    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
-    await statusOf(only(members, 0));
-    // The exchange is over, also for those who would have joined it.
-    await vi.waitFor(async () => expect(await redis.command('KEYS', '*:turn:*')).toBe(''), patiently);
-    await vi.waitFor(async () => expect(await redis.command('KEYS', '*:outcome:*')).toBe(''), patiently);
-    expect((await statusOf(only(members, 1), accounts, { 'cache-control': 'no-cache' }))[1]).toContain(
-      'fwd=',
-    );
-    expect(standIn.requests).toHaveLength(2);
-  });
-
   it('gateways that share a store no longer give an answer of it once a caller that reloads has had a newer one, although that one must be validated each time', async () => {
     const { members, standIn, redis } = await startFleet(3);
     const [first, second, third] = [only(members, 0), only(members, 1), only(members, 2)];
@@ -141,22 +129,6 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     );
     expect((await statusOf(second, `${accounts}?large`))[1]).toContain('fwd=uri-miss');
     expect(standIn.requests).toHaveLength(3);
-  });
-
-  it('gateways that share a store share a failure of the upstream with all that wait for the same read', async () => {
-    const { members, standIn } = await startFleet(3, { RETRY_LIMIT: '0', CACHE_STALE_IF_ERROR: '0s' });
-    const { promise: until, resolve: answer } = Promise.withResolvers<void>();
-    standIn.behave({ until, status: 503, headers: { 'cache-control': 'no-store' } });
-    const asked = Array.from({ length: 30 }, (_, index) => statusOf(only(members, index % 3)));
-    await vi.waitFor(
-      () => expect(members.reduce((sum, { gateway }) => sum + gateway.waiting, 0)).toBe(30),
-      patiently,
-    );
-    await standIn.received(1);
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    answer();
-    expect(new Set((await Promise.all(asked)).map(([status]) => status))).toEqual(new Set([503]));
-    expect(standIn.requests).toHaveLength(1);
   });
 
   it('gateways that share a store revalidate what another gateway stored, with its validators', async () => {
@@ -239,15 +211,6 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     await vi.waitFor(async () => expect(await named()).not.toBe(first), patiently);
   });
 
-  it('gateways that share a store with another key share nothing', async () => {
-    const { members, standIn, add } = await startFleet(1, { CACHE_TTL: '60s' });
-    standIn.keys.add('another-key-of-this-team');
-    await statusOf(only(members, 0));
-    const other = await add({ UPSTREAM_API_KEY: 'another-key-of-this-team' });
-    expect((await statusOf(other))[1]).toContain('fwd=uri-miss');
-    expect(standIn.requests).toHaveLength(2);
-  });
-
   it('gateways that share a store leave nothing in the store that tells of a query or an answer, and believe nothing that was written into it', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
     standIn.behave({ body: '{"secret":"of the upstream"}' });
@@ -327,18 +290,6 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
       await only(members, 0).ask(path);
       expect((await statusOf(only(members, 1), path))[1]).toContain('shared-store');
     }, patiently);
-  });
-
-  it('a gateway whose shared store stands still answers as one that is alone', async () => {
-    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' }, {}, usualMs);
-    redis.freeze();
-    for (const path of ['?a', '?b', '?c']) {
-      expect(await each(members, accounts + path)).toEqual([200, 200]);
-    }
-    await Promise.all(members.map((member) => usesStore(member, false)));
-    expect(standIn.requests).toHaveLength(6);
-    redis.thaw();
-    await Promise.all(members.map((member) => usesStore(member)));
   });
 
   it('a shared store that was away while answers were purged does not bring them back', async () => {

@@ -1,11 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { WorkspaceConfig } from '../../src/config/workspaces.ts';
 import {
   bodyBytesWithin,
   connectionBytesWithin,
   connectionsWithin,
 } from '../../src/edge/connection-budget.ts';
+import { bodyBudget } from '../../src/gateway/workspace.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { serve, settingsFor, standInFor, until } from '../support/process.ts';
 
@@ -163,6 +165,23 @@ describe('connections are bounded', () => {
     'answers in flight, and replies that are not read, may hold %s',
     (_name, totalBytes, limitBytes, bytes) => {
       expect(bodyBytesWithin({ totalBytes, limitBytes, heapBytes: 2 ** 32 })).toBe(bytes);
+    },
+  );
+
+  it.each([
+    ['one workspace', 1, 64, [64, 64]],
+    ['one in 256 MiB', 1, 16, [16, 16]],
+    ['one in 64 MiB, with two of the largest', 1, 4, [16, 16]],
+    ['two', 2, 64, [64, 40]],
+    ['a hundred', 100, 64, [64, 24.32]],
+    ['a hundred in 256 MiB, with half of it besides two of the largest', 100, 16, [24, 8.08]],
+  ])(
+    'answers in flight of all workspaces together have the same bound: %s',
+    (_name, count, mebibytes, bounds) => {
+      const workspaces = Array<WorkspaceConfig>(count);
+      const budget = bodyBudget({ UPSTREAM_MAX_BODY: 8, workspaces }, mebibytes);
+      const { own, common, mostCommon } = budget;
+      expect([own * count + common, own + mostCommon]).toEqual(bounds);
     },
   );
 

@@ -18,13 +18,6 @@ describe('an operation becomes exactly the specified read', () => {
     ]);
   });
 
-  it('the answer of an operation is handed on to the byte', async () => {
-    const { ask, standIn } = await startPair();
-    const body = '{ "b" : 1,\n\t"a": "\\u00e9\u00e9" }';
-    standIn.behave({ body });
-    expect((await ask(accounts)).body.toString()).toBe(body);
-  });
-
   it('HEAD is a GET to the upstream whose body stays in the gateway', async () => {
     const { ask, standIn } = await startPair();
     const whole = await ask(accounts);
@@ -54,30 +47,21 @@ describe('everything else stays here', () => {
   const shared = sharedPair((atEnd) => startPair({}, {}, atEnd));
   beforeEach(() => shared().standIn.reset());
 
+  // `operations.test.ts` has more.
   it.each([
     '/api',
     '/api/',
     '/api/analytics/',
-    '/api/analytics/accounts//',
     '/api//analytics/accounts/',
     '//api/analytics/accounts/',
-    '/api/analytics/accounts/../accounts/',
-    '/api/./analytics/accounts/',
     '/api/%61nalytics/accounts/',
-    '/api/analytics%2faccounts/',
     '/%2e%2e/api/analytics/accounts/',
-    '/api/analytics/accounts/%2e%2e/',
-    '/api/analytics/accounts/%00',
-    '/api/analytics\\accounts/',
-    '/api/analytics/accounts;a=b/',
     '/API/analytics/accounts/',
     '/x/../api/analytics/accounts/',
     '/api/../api/analytics/accounts/',
-    '/api/analytics/accounts/%3f',
     '/apix/analytics/accounts/',
     'http://evil.example/api/analytics/accounts/',
     '*',
-    '/api/users/api-keys/1/',
     '/api/analytics/accounts/#x',
   ])('a request for the target %s stays in the gateway', async (target) => {
     const { exchange, standIn } = shared();

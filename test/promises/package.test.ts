@@ -15,7 +15,7 @@ import { blocksOf, readDocument, root } from '../support/documents.ts';
 import { findOnPath } from '../support/find-on-path.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { findOldNode } from '../support/old-node.ts';
-import { run, serve, settingsFor, standInFor, temporaryFolder, until } from '../support/process.ts';
+import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'gateway-package-'));
 let project: string;
@@ -226,51 +226,6 @@ describe('the client of the package', () => {
     expect(standIn.requests.at(-1)?.target).toBe('/api/analytics/posts/42/?fields=a+b');
   });
 
-  it('the client asks with its last answer whether that still holds', async () => {
-    const { createClient } = await load();
-    const { url, logLines } = await startPair();
-    const client = createClient({ baseUrl: `${url}/api` });
-    const first = await client.read('list-accounts');
-    const second = await client.read('list-accounts', { previous: first });
-    expect([first.status, second.status]).toEqual([200, 304]);
-    expect(second.data).toBe(first.data);
-    expect(statusesIn(logLines())).toEqual([200, 304]);
-  });
-
-  it('the client waits as long as Retry-After says, and sends again', async () => {
-    const { createClient } = await load();
-    const { url, standIn, logLines } = await startPair({ RETRY_LIMIT: '0' });
-    standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
-    expect(await createClient({ baseUrl: `${url}/api` }).read('list-accounts')).toMatchObject({
-      status: 200,
-    });
-    expect(statusesIn(logLines())).toEqual([429, 200]);
-  });
-
-  it('the client ends a read when its signal says so, on its way and while it waits', async () => {
-    const { createClient } = await load();
-    const { url, standIn, logLines } = await startPair({ RETRY_LIMIT: '0' });
-    const client = createClient({ baseUrl: `${url}/api`, maxWaitMs: 300_000 });
-    const reason = new Error('the page was left');
-    const onItsWay = new AbortController();
-    standIn.behave({ until: new Promise(() => {}) });
-    const hanging = expect(client.read('list-accounts', { signal: onItsWay.signal })).rejects.toBe(reason);
-    await until(() => standIn.requests.length === 1);
-    onItsWay.abort(reason);
-    await hanging;
-    await until(() => statusesIn(logLines()).includes(499));
-
-    const whileItWaits = new AbortController();
-    standIn.behave({ status: 429, headers: { 'retry-after': '200' }, body: '{}' });
-    const waiting = expect(client.read('list-api-keys', { signal: whileItWaits.signal })).rejects.toBe(
-      reason,
-    );
-    await until(() => statusesIn(logLines()).includes(429));
-    whileItWaits.abort(reason);
-    await waiting;
-    expect(standIn.requests).toHaveLength(2);
-  });
-
   it('the client reads from a sidecar’s Unix socket by the fetch of undici', async (owner) => {
     const { createClient } = await load();
     const path = join(temporaryFolder(owner), 'gateway.sock');
@@ -283,8 +238,4 @@ describe('the client of the package', () => {
     });
     expect(await client.read('list-accounts')).toMatchObject({ status: 200 });
   });
-
-  function statusesIn(lines: readonly Record<string, unknown>[]): unknown[] {
-    return lines.flatMap(({ status }) => (status === undefined ? [] : [status]));
-  }
 });

@@ -29,27 +29,6 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
     20_000,
   );
 
-  it('a caller that half-closes behind sixteen pipelined requests gets each answer', async () => {
-    const pair = await startPair();
-    pair.standIn.behave(({ target }) => ({ latencyMs: 20, body: JSON.stringify(target) }));
-    const sent = Array.from(
-      { length: 16 },
-      (_, at) => `GET ${accounts}?n=${at} HTTP/1.1\r\nHost: localhost\r\n\r\n`,
-    );
-    const socket = connect({ port: pair.port, host: '127.0.0.1', allowHalfOpen: true });
-    onTestFinished(() => void socket.destroy());
-    let came = '';
-    socket.setEncoding('latin1').on('data', (text: string) => {
-      came += text;
-    });
-    socket.end(sent.join(''));
-    await new Promise((resolve) => socket.once('end', resolve));
-    expect([...came.matchAll(/\?n=(\d+)/g)].map(([, at]) => Number(at))).toEqual(
-      Array.from({ length: 16 }, (_, at) => at),
-    );
-    expect(came.match(/HTTP\/1\.1 200 OK\r\n/g)).toHaveLength(16);
-  });
-
   it('a caller that asks for another protocol and sends more in one go is told that its connection ends, on both listeners', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     for (const url of [pair.url, pair.gateway.adminUrl ?? '']) {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { problems } from '../../src/errors.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
-import { accounts, startPair } from '../support/gateway.ts';
+import { startPair } from '../support/gateway.ts';
 
 describe('a problem says what it is (RFC 9457)', () => {
   it('a problem has everything that a caller and its helper need (RFC 9457)', async () => {
@@ -18,13 +18,6 @@ describe('a problem says what it is (RFC 9457)', () => {
       code: 'unknown-operation',
       requestId: 'r-1',
     });
-  });
-
-  it('a problem says how long waiting helps, the same in the body and in Retry-After', async () => {
-    const { ask, standIn } = await startPair({ REQUEST_TIMEOUT: '1s' });
-    standIn.behave({ status: 429, headers: { 'retry-after': '90' }, body: '{}' });
-    const came = await ask(accounts);
-    expect(came.json()['retryAfter']).toBe(Number(came.headers['retry-after']));
   });
 
   it('HEAD gets a problem’s fields and no body', async () => {

@@ -157,39 +157,6 @@ describe('a key is replaced without one failed request', () => {
     expect(later.headers['cache-status']).toContain('; hit');
   });
 
-  it.concurrent('a read that goes up again after a rotation waits as long as the upstream has asked of another read', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const pair = await startMounted({}, {}, onTestFinished);
-    const { standIn, mount, ask } = pair;
-    let release = (): void => {};
-    const until = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    standIn.behave(
-      ({ target }) =>
-        target.endsWith('?other')
-          ? { until, status: 429, headers: { 'retry-after': '1' }, body: '{}' }
-          : undefined,
-      2,
-    );
-    const other = ask(`${accounts}?other`);
-    await standIn.received(1);
-    accept(standIn, keyOf(2));
-    const refused = ask(`${accounts}?refused`);
-    await standIn.received(2);
-    // Before the answer that asks to wait: what is counted from here is never too little on a slow machine.
-    const askedMs = performance.now();
-    release();
-    await expect.poll(() => pair.logText(), soon).toContain('gate state changed');
-    mount.swap(keyOf(2));
-    expect([(await refused).status, (await other).status]).toEqual([200, 200]);
-    const again = standIn.requests.filter(({ key }) => key === keyOf(2)).map(({ at }) => at - askedMs);
-    expect(again).toHaveLength(2);
-    expect(Math.min(...again)).toBeGreaterThanOrEqual(1_000);
-  });
-
   it('a key is replaced within two seconds without a request, and with no 401 where the old one stays good for as long', async () => {
     const pair = await startMounted();
     const { standIn, mount, ask } = pair;
@@ -232,24 +199,6 @@ describe('a new key that the upstream refuses replaces none that works', () => {
       ...['loaded', 'rotated', 'new-key-refused', 'rotated', 'accepted'],
     ]);
     expect(pair.logText()).not.toContain('of-version-9');
-  });
-
-  it.concurrent('a new key that is tried in vain, because the upstream limits or fails, is used with no failed request once the old one is revoked', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const pair = await startMounted(trying, {}, onTestFinished);
-    const { standIn, mount, ask } = pair;
-    expect((await ask(accounts)).status).toBe(200);
-    standIn.behave((request) => (request.key === keyOf(2) && isCheck(request) ? { status: 503 } : undefined));
-    mount.swap(keyOf(2));
-    await expect.poll(() => events(pair, 'new-key-untried'), soon).toHaveLength(1);
-    expect((await ask(`${accounts}?meanwhile`)).status).toBe(200);
-    accept(standIn, keyOf(2));
-    const came = await Promise.all(Array.from({ length: 10 }, (_, number) => ask(`${accounts}?${number}`)));
-    expect(came.map(({ status }) => status)).toEqual(Array(10).fill(200));
-    expect(events(pair, 'accepted')).toHaveLength(1);
-    expect(events(pair, 'rejected')).toEqual([]);
   });
 
   it.concurrent('a new key leaves what was fetched with the old one in the cache until it is accepted', async ({
@@ -303,34 +252,6 @@ describe('a store that cannot be watched', () => {
 });
 
 describe('a bad value never replaces a good key', () => {
-  it.concurrent.for<[string, string | Buffer, string]>([
-    ['two lines', `${keyOf(2)}\n${keyOf(3)}\n`, 'several lines'],
-    ['1 MiB', 'k'.repeat(2 ** 20), 'too large'],
-    ['UTF-16', Buffer.from(keyOf(2), 'utf16le'), 'NUL'],
-  ])(
-    'a bad value never replaces a good key: %s',
-    async ([_name, value, reason], { expect, onTestFinished }) => {
-      const pair = await startMounted({}, {}, onTestFinished);
-      const { standIn, mount, ask, gateway } = pair;
-      mount.swap(value);
-      await expect.poll(() => events(pair, 'reload-failed'), soon).toHaveLength(1);
-      await gateway.reload();
-      await gateway.reload();
-      const [told, ...more] = events(pair, 'reload-failed');
-      expect(more).toEqual([]);
-      expect(told).toMatchObject({ level: 'error', generation: 1, reason: expect.stringContaining(reason) });
-      expect(pair.logText()).not.toContain('of-version-2');
-      expect((await ask(accounts)).status).toBe(200);
-      expect((await ask('/readyz')).status).toBe(200);
-
-      accept(standIn, keyOf(4));
-      mount.swap(`${keyOf(4)}\r\n`);
-      await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
-      expect(events(pair, 'reload-recovered')).toHaveLength(1);
-      expect((await ask(`${accounts}?later`)).status).toBe(200);
-    },
-  );
-
   it('a key file that disappears never replaces a good key; when it returns it is read', async () => {
     const pair = await startMounted();
     const { standIn, mount, ask, gateway } = pair;
@@ -380,33 +301,6 @@ describe('while the upstream refuses the key', () => {
     mount.swap(keyOf(2));
     await expect.poll(async () => (await ask(`${accounts}?first`)).status, soon).toBe(200);
     expect(events(pair, 'rotated')).toHaveLength(1);
-  });
-
-  it.concurrent('a 401 to one operation alone holds up no other operations', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const previous = mountSecret(keyOf(0), onTestFinished);
-    const pair = await startMounted(
-      { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` },
-      {},
-      onTestFinished,
-    );
-    const { standIn, ask } = pair;
-    accept(standIn, keyOf(0), keyOf(1));
-    standIn.behave((request) =>
-      request.target.startsWith('/api/analytics/') ? { status: 401, body: '{}' } : undefined,
-    );
-    const before = await Promise.all([ask(accounts), ask('/api/users/api-keys/')]);
-    await expect.poll(() => events(pair, 'operation-refused'), soon).toHaveLength(1);
-    const after = await Promise.all([ask(accounts), ask('/api/users/api-keys/?more')]);
-    for (const [refused, other] of [before, after]) {
-      expect(codeOf(refused)).toBe('upstream-key-rejected');
-      expect(other.status).toBe(200);
-    }
-    expect(standIn.requests.filter(({ key }) => key !== keyOf(1))).toEqual([]);
-    expect(events(pair, 'rejected')).toEqual([]);
-    expect(events(pair, 'fell-back')).toEqual([]);
   });
 });
 

@@ -187,16 +187,6 @@ describe('the workspaces of a caller', () => {
     expect(await statusIn('emea')).toBe(403);
   });
 
-  it('a callers file that grants a workspace which is not there is refused, and so is one that must name them and does not', async () => {
-    const start = (entry: object) =>
-      startWorkspaces(['emea', 'apac'], { CALLERS_FILE: writeCallersFile([entry]) });
-    await expect(start(enrol('one', { workspaces: ['emae'] }).entry)).rejects.toThrow(
-      'callers[0].workspaces[0]: is not a workspace of this gateway (did you mean "emea"?): there are emea, apac',
-    );
-    await expect(start(enrol('one').entry)).rejects.toThrow(/\.json: callers\[0\]\.workspaces: is missing/);
-    await expect(start(enrol('one', { workspaces: ['-'] }).entry)).rejects.toThrow(/is not a workspace/);
-  });
-
   it('a credential in the name of a workspace is refused as one in any URL, and stands in no log', async () => {
     const one = enrol('one', { workspaces: ['emea'] });
     const { gateway } = await startWorkspaces(['emea', 'apac'], {

@@ -1,7 +1,7 @@
 /** Redis servers of a test's own that stand together: a master with its replica and sentinels, or a cluster. */
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -47,16 +47,34 @@ export interface ClusterSet extends RedisSet {
 }
 
 export interface RedisSetOptions {
-  readonly password?: string;
+  readonly password?: string | undefined;
   /** Of the sentinels. */
   readonly sentinelPassword?: string;
   /** After which a server that does not answer is taken to be down. */
   readonly downAfterMs?: number;
+  /** All of them speak nothing but TLS, to each other as well, with this certificate. */
+  readonly certificate?: { readonly key: string; readonly cert: string };
 }
 
-const programFolder = dirname(redisProgram ?? '/usr/bin/redis-server');
-const isValkey = redisProgram?.endsWith('valkey-server') === true;
-const cliProgram = join(programFolder, isValkey ? 'valkey-cli' : 'redis-cli');
+/** Beside the server, or any: a Valkey that comes without one speaks with that of Redis. */
+const cliProgram =
+  ['valkey-cli', 'redis-cli']
+    .map((name) => join(dirname(redisProgram ?? ''), name))
+    .find((path) => existsSync(path)) ?? 'redis-cli';
+
+/** Whether the server was built with TLS. */
+export const speaksTls = redisProgram !== undefined && hasTls(redisProgram);
+
+function hasTls(program: string): boolean {
+  const { stdout } = spawnSync(program, ['--port', '0', '--tls-port', '1', '--tls-cert-file', '/nowhere'], {
+    encoding: 'utf8',
+    timeout: 10_000,
+  });
+  const isBuiltIn = !/TLS support/i.test(stdout);
+  if (!isBuiltIn && process.env['REQUIRE_REDIS'] === 'true') throw new Error(`${program} has no TLS`);
+  if (!isBuiltIn) process.stderr.write('left out: TLS to the shared store, which this server cannot\n');
+  return isBuiltIn;
+}
 
 /** Free now, with the port of a cluster's bus, which is 10,000 higher. */
 async function freePort(): Promise<number> {
@@ -74,14 +92,30 @@ async function freePort(): Promise<number> {
   }
 }
 
-async function openNode(folder: string, password: string | undefined, ...options: readonly string[]) {
+/** What servers and `redis-cli` are told of the certificate, which lies in this folder. */
+function tlsOptions(folder: string, { certificate }: RedisSetOptions) {
+  if (certificate === undefined) return { server: [], cli: [] };
+  const [keyFile, certFile] = [join(folder, 'tls.key'), join(folder, 'tls.crt')];
+  writeFileSync(keyFile, certificate.key);
+  writeFileSync(certFile, certificate.cert);
+  const server = [
+    ...[`tls-key-file ${keyFile}`, `tls-cert-file ${certFile}`, `tls-ca-cert-file ${certFile}`],
+    ...['tls-auth-clients no', 'tls-replication yes'],
+  ];
+  return { server, cli: ['--tls', '--cacert', certFile] };
+}
+
+async function openNode(folder: string, setOptions: RedisSetOptions, ...options: readonly string[]) {
+  const { password, certificate } = setOptions;
   const port = await freePort();
   const name = `node-${port}`;
   let child: ChildProcess | undefined;
   const secret = password === undefined ? [] : ['--requirepass', password, '--masterauth', password];
+  const tls = tlsOptions(folder, setOptions);
+  const listens =
+    certificate === undefined ? [`port ${port}`] : ['port 0', `tls-port ${port}`, ...tls.server];
   const common = [
-    '--port',
-    String(port),
+    ...listens.flatMap((line) => `--${line}`.split(' ')),
     '--bind',
     '127.0.0.1',
     '--save',
@@ -94,7 +128,8 @@ async function openNode(folder: string, password: string | undefined, ...options
   ];
   async function command(...words: readonly string[]): Promise<string> {
     const login = password === undefined ? [] : ['-a', password, '--no-auth-warning'];
-    const { stdout } = await run(cliProgram, ['-p', String(port), ...login, ...words], { timeout: 20_000 });
+    const asked = ['-p', String(port), ...tls.cli, ...login, ...words];
+    const { stdout } = await run(cliProgram, asked, { timeout: 20_000 });
     return stdout.trim();
   }
   async function answers(): Promise<void> {
@@ -127,7 +162,7 @@ async function openNode(folder: string, password: string | undefined, ...options
     },
     write(lines: readonly string[]) {
       const login = password === undefined ? [] : [`requirepass ${password}`];
-      const text = [`port ${port}`, 'bind 127.0.0.1', `dir ${folder}`, ...login, ...lines].join('\n');
+      const text = [...listens, 'bind 127.0.0.1', `dir ${folder}`, ...login, ...lines].join('\n');
       writeFileSync(join(folder, `${name}.conf`), `${text}\n`);
     },
   };
@@ -136,7 +171,7 @@ async function openNode(folder: string, password: string | undefined, ...options
 /** A single server. */
 export async function startServer(): Promise<RedisSet> {
   const folder = mkdtempSync(join(tmpdir(), 'gateway-server-'));
-  const node = await openNode(folder, undefined);
+  const node = await openNode(folder, {});
   await node.start();
   return {
     address: `redis://127.0.0.1:${node.port}`,
@@ -150,14 +185,15 @@ export async function startServer(): Promise<RedisSet> {
 
 /** A master, its replica, and three sentinels. */
 export async function startSentinels(options: RedisSetOptions = {}): Promise<SentinelSet> {
-  const { password, sentinelPassword, downAfterMs = 1_000 } = options;
+  const { password, sentinelPassword, downAfterMs = 1_000, certificate } = options;
+  const scheme = certificate === undefined ? 'redis' : 'rediss';
   const folder = mkdtempSync(join(tmpdir(), 'gateway-sentinels-'));
-  const [first, second] = [await openNode(folder, password), await openNode(folder, password)];
+  const [first, second] = [await openNode(folder, options), await openNode(folder, options)];
   await Promise.all([first.start(), second.start()]);
   await second.command('REPLICAOF', '127.0.0.1', String(first.port));
   const sentinels: Awaited<ReturnType<typeof openNode>>[] = [];
   for (let count = 0; count < 3; count += 1) {
-    const sentinel = await openNode(folder, sentinelPassword, '--sentinel');
+    const sentinel = await openNode(folder, { ...options, password: sentinelPassword }, '--sentinel');
     sentinel.write([
       `sentinel monitor mymaster 127.0.0.1 ${first.port} 2`,
       ...(password === undefined ? [] : [`sentinel auth-pass mymaster ${password}`]),
@@ -180,7 +216,7 @@ export async function startSentinels(options: RedisSetOptions = {}): Promise<Sen
     await sleep(50);
   }
   return {
-    address: `redis+sentinel://${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')}/mymaster`,
+    address: `${scheme}+sentinel://${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')}/mymaster`,
     nodes,
     sentinels,
     async master() {
@@ -198,18 +234,23 @@ export async function startSentinels(options: RedisSetOptions = {}): Promise<Sen
 export async function startCluster(
   options: RedisSetOptions & { readonly replicas?: boolean } = {},
 ): Promise<ClusterSet> {
-  const { password, replicas = false, downAfterMs = 1_000 } = options;
+  const { password, replicas = false, downAfterMs = 1_000, certificate } = options;
+  const scheme = certificate === undefined ? 'redis' : 'rediss';
   const folder = mkdtempSync(join(tmpdir(), 'gateway-cluster-'));
   const nodes: Awaited<ReturnType<typeof openNode>>[] = [];
   const settings = ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(downAfterMs)];
+  if (certificate !== undefined) settings.push('--tls-cluster', 'yes');
   for (let count = 0; count < (replicas ? 6 : 3); count += 1) {
-    nodes.push(await openNode(folder, password, ...settings));
+    nodes.push(await openNode(folder, options, ...settings));
   }
   await Promise.all(nodes.map((node) => node.start()));
   const login = password === undefined ? [] : ['-a', password, '--no-auth-warning'];
   const servers = nodes.map(({ port }) => `127.0.0.1:${port}`);
+  // Moving a slot prints a line.
   const cluster = (...words: readonly string[]) =>
-    run(cliProgram, [...login, '--cluster', ...words, '--cluster-yes'], { timeout: 60_000 });
+    run(cliProgram, [...tlsOptions(folder, options).cli, ...login, '--cluster', ...words, '--cluster-yes'], {
+      ...{ timeout: 60_000, maxBuffer: 2 ** 26 },
+    });
   await cluster('create', ...servers, '--cluster-replicas', replicas ? '1' : '0');
   const isWhole = async (): Promise<boolean> => {
     const all = await Promise.all(nodes.map((node) => node.command('CLUSTER', 'INFO').catch(() => '')));
@@ -221,7 +262,7 @@ export async function startCluster(
   };
   for (let tries = 0; tries < 500 && !(await isWhole()); tries += 1) await sleep(50);
   return {
-    address: `redis+cluster://${servers.slice(0, 3).join(',')}`,
+    address: `${scheme}+cluster://${servers.slice(0, 3).join(',')}`,
     nodes,
     async moveSlot(name, from, to) {
       const slot = await from.command('CLUSTER', 'KEYSLOT', name);

@@ -35,7 +35,7 @@ export class SimulatedUpstream {
   #filledMs = 0;
   #windowEndMs = 0;
   #nextStrayMs: number;
-  /** When each attempt was accepted that a window of `anyWindows` still holds, the eldest first. */
+  /** When each attempt was accepted that a window of `anyWindows` still holds, the oldest first. */
   readonly #accepted: { readonly most: number; readonly windowMs: number; readonly timesMs: number[] }[];
   #otherMs: number;
 

@@ -3,7 +3,7 @@ import { RequestCounts } from '../../src/admin/request-counts.ts';
 import type { Runtime } from '../../src/admin/runtime.ts';
 import type { AdminSnapshot, WorkspaceSnapshot } from '../../src/admin/snapshot.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
-import { Durations } from '../../src/exchange/durations.ts';
+import { Durations } from '../../src/exchange/figures.ts';
 
 const attemptDurations = new Durations();
 for (let attempt = 0; attempt < 33; attempt++) attemptDurations.observe(20);

@@ -209,16 +209,6 @@ describe('on a 401', () => {
     expect(events.map(({ kind }) => kind)).toEqual(['loaded', 'operation-refused']);
   });
 
-  it('a request is told after two seconds that its key was refused where the store hangs', async () => {
-    const store = new FakeStore(key1);
-    const { keyring, checkWith } = await keyringOf(store);
-    const handle = over({ keyring, checkWith }, upstreamTaking().send);
-    store.value = new Promise(() => {});
-    const refused = failure(Promise.resolve(handle(requestOf(), trace())));
-    await wait(2_010);
-    expect(await Promise.race([refused, 'waits'])).toBe('upstream-key-rejected');
-  });
-
   it('the key is rejected when nothing better comes: no upstream call but checks, until one is answered', async () => {
     const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     const upstream = upstreamTaking();

@@ -374,17 +374,19 @@ describe('a request that is not tried again', () => {
 });
 
 describe('an aborted context', () => {
-  it('a context that is aborted ends a wait at once with its reason', async () => {
-    const next = upstream([429, { 'retry-after': '10' }], 200);
+  it.each<[string, Step]>([
+    ['for what the upstream states', [429, { 'retry-after': '10' }]],
+    ['of the backoff', 503],
+  ])('a context that is aborted ends a wait %s at once with its reason', async (_, step) => {
     const context = contextFor();
     const trace = newTrace();
-    const result = outcome(retryFailures(options)(next)(requestWith(context), trace));
-    await vi.advanceTimersByTimeAsync(1000);
+    const result = outcome(retryFailures(options)(upstream(step, 200))(requestWith(context), trace));
+    await vi.advanceTimersByTimeAsync(100);
     const reason = new Error('the caller has left');
     context.end(reason);
     await vi.advanceTimersByTimeAsync(0);
     expect(await result).toBe(reason);
-    expect(trace.waitedMs).toBe(1000);
+    expect(trace.waitedMs).toBe(100);
     expect(vi.getTimerCount()).toBe(0);
   });
 });

@@ -32,6 +32,20 @@ describe('a budget that several workspaces share', () => {
     expect([busy.used, quiet.used, other.used]).toEqual([0, 30, 10]);
   });
 
+  it('one that may not take all that is common leaves the rest of it to the others', () => {
+    const budget = new SharedBudget(10, 20, 15);
+    const [busy, quiet, other] = [budget.join(), budget.join(), budget.join()];
+    expect([busy.most, busy.take(25), busy.take(1)]).toEqual([25, true, false]);
+    expect([quiet.take(15), quiet.take(1), other.take(11), other.take(10)]).toEqual([
+      true,
+      false,
+      false,
+      true,
+    ]);
+    busy.give(5);
+    expect([quiet.take(5), busy.take(1)]).toEqual([true, false]);
+  });
+
   it('what was taken although it was not free keeps others from what is common until it is given back', () => {
     const budget = new SharedBudget(10, 20);
     const [forced, other] = [budget.join(), budget.join()];

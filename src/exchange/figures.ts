@@ -1,4 +1,4 @@
-/** Durations as a histogram with fixed buckets. Observing allocates nothing. */
+/** Figures as `/status` shows them: durations counted in fixed buckets, seconds, times, hundredths. */
 
 /** Upper bounds of the buckets, in seconds: from a hit to the default of REQUEST_TIMEOUT. */
 export const boundsSeconds = [
@@ -14,6 +14,7 @@ export interface DurationsSnapshot {
   readonly cumulative: readonly number[];
 }
 
+/** Durations as a histogram. Observing allocates nothing. */
 export class Durations {
   /** One more than there are bounds: the last is for durations beyond all bounds. */
   readonly #buckets = new Float64Array(boundsMs.length + 1);
