@@ -32,10 +32,10 @@ const parts: Readonly<Record<string, Part>> = {
   google: { needs: ['drongo', libraries], command: ['node', 'bench/prove/google-secrets.ts'] },
   vault: { needs: [['bao', 'vault']], command: ['node', 'bench/prove/vault.ts'] },
   faults: { needs: ['strace', 'gcc'], command: ['node', 'bench/prove/faults.ts'] },
-  clocks: { needs: ['faketime'], command: ['node', 'bench/prove/clocks.ts'] },
+  clocks: { needs: ['faketime', 'redis-server'], command: ['node', 'bench/prove/clocks.ts'] },
   // In a network of its own: what iptables drops there is of no other program. It takes root.
   network: {
-    needs: ['iptables', 'ip', 'tc'],
+    needs: ['iptables', 'ip', 'python3', 'redis-server'],
     command: ['unshare', '--net', 'node', 'bench/prove/network.ts'],
   },
   systemd: {
@@ -43,7 +43,7 @@ const parts: Readonly<Record<string, Part>> = {
     command: ['unshare', '--net', '--mount', 'node', 'bench/prove/systemd.ts'],
   },
   scarcity: { needs: ['slowhttptest', 'taskset'], command: ['node', 'bench/prove/scarcity.ts'] },
-  tls: { needs: ['sslscan', 'openssl'], command: ['node', 'bench/prove/tls.ts'] },
+  tls: { needs: ['sslscan', 'openssl', 'testssl'], command: ['node', 'bench/prove/tls.ts'] },
   // nginx, haproxy, apache2, squid …: each by its program.
   ...Object.fromEntries(
     [...serverPrograms].map((program) => [
