@@ -181,7 +181,7 @@ export function holdsCredential(
   holdsKey: (text: string) => boolean,
 ): boolean {
   // The padding of base64 is often left out in a URL, and the prefix of our tokens says nothing.
-  const sought = beginningsOf(
+  const sought = listBeginnings(
     presented
       .map((credential) => credential.slice(credential.startsWith(tokenPrefix) ? tokenPrefix.length : 0))
       .map((credential) => (credential.endsWith('=') ? credential.replace(/={1,2}$/, '') : credential))
@@ -189,7 +189,7 @@ export function holdsCredential(
   );
   const isFound = (reading: string): boolean =>
     holdsToken(reading) || sought.some((credential) => reading.includes(credential));
-  const readings = readingsOf(text);
+  const readings = listReadings(text);
   const isFoundInBase64 =
     text.length >= leastInBase64 &&
     readings.some((reading) => isFound(Buffer.from(reading, 'base64').toString('latin1')));
@@ -206,11 +206,11 @@ const leastInBase64 = 66;
 const soughtCharacters = 128;
 
 /** What is sought of credentials: of a long one the beginning, which has its random part or says what it is. */
-export function beginningsOf(credentials: readonly string[]): readonly string[] {
+export function listBeginnings(credentials: readonly string[]): readonly string[] {
   return [...new Set(credentials.map((credential) => credential.slice(0, soughtCharacters)))];
 }
 
 /** The text as it came and percent-decoded. A form writes a blank as `+`: no credential has a blank, so one here was a `+`. */
-export function readingsOf(text: string): readonly string[] {
+export function listReadings(text: string): readonly string[] {
   return decodings(text).map((decoded) => decoded.replaceAll(' ', '+'));
 }

@@ -12,7 +12,7 @@ import { GatheredBytes } from '../../src/http/payload.ts';
 import { Key } from '../../src/key/key.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
 import { SharedBudget } from '../../src/upstream/budgets.ts';
-import { endingOf } from '../../src/upstream/circuit-rules.ts';
+import { judgeEnding } from '../../src/upstream/circuit-rules.ts';
 import { attachKey, type CredentialKeys } from '../../src/upstream/credential.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
 import { newTrace, patientContext, requestWith, signedRequest } from '../support/requests.ts';
@@ -668,7 +668,7 @@ describe('bodies in flight together stay under 64 MiB', () => {
       await new Promise((resolve) => setTimeout(resolve, 100));
       if (isGivenRoom) give();
       ending.abort(new GatewayError('upstream-timeout'));
-      expect(endingOf(await failed, true)).toBe('unknown');
+      expect(judgeEnding(await failed, true)).toBe('unknown');
       if (!isGivenRoom) give();
       await own.close();
     });
