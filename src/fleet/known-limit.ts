@@ -99,7 +99,7 @@ export class KnownLimit<T extends Queued> {
 
   /** A leader was heard, or its record was found where no gateway leads: later windows than those known count. */
   hearWindows({ record: { windows }, atMs }: DatedRecord, isFollower: boolean): void {
-    if (windows === undefined || atMs <= (this.#windows ?? nothingUsed).atMs) return;
+    if (windows === undefined || !(atMs > (this.#windows ?? nothingUsed).atMs)) return;
     this.#windows = { windows, atMs };
     if (isFollower) this.#useWindows(1);
     else this.#takePart();

@@ -201,11 +201,10 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   /** @param askedMs when the store was asked */
   leaseTold({ holder, term, record, ageMs }: LeaseState, askedMs: number, nowMs: number): void {
-    const kept =
-      record !== undefined && !isStale(record, ageMs) ? { record, atMs: nowMs - ageMs } : undefined;
-    if (record !== undefined && this.#role !== 'leads') {
-      this.#known.hearWindows({ record, atMs: nowMs - ageMs }, false);
-    }
+    // The store's clock was set forward in between: nothing was written later than now.
+    const dated = record && { record, atMs: nowMs - Math.max(ageMs, 0) };
+    const kept = dated && !isStale(dated.record, ageMs) ? dated : undefined;
+    if (dated !== undefined && this.#role !== 'leads') this.#known.hearWindows(dated, false);
     this.#lease.named(holder !== undefined && holder !== this.#options.id, nowMs);
     // The store answers, and no other gateway has announced that it leads. A lease held by another makes no follower;
     // only its announcement does.

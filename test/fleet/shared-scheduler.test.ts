@@ -271,6 +271,22 @@ describe('gates that share a told limit', () => {
     expect(heir.sent).toHaveLength(8);
   });
 
+  it('gates that share a told limit forget it in time though the store’s clock was set an hour forward', () => {
+    const { clock, gates, pass, sendAll, usedAt } = toldFleet(2);
+    sendAll(callers(4));
+    const [leader, follower] = gates as [Gate, Gate];
+    const { record } = leader.scheduler.outgoing(clock.nowMs + 100).announcement ?? expect.unreachable();
+    const term = 1;
+    // The leader dated its record by the new time, and the follower still counts by the one before.
+    const told = { holder: 'gate0', term, record, ageMs: -3_600_000 };
+    follower.scheduler.leaseTold(told, clock.nowMs, clock.nowMs);
+    pass(500);
+    sendAll(callers(2));
+    expect(gates.map(usedAt)).toEqual([6, 6]);
+    pass(3_600_000);
+    expect(gates.map(usedAt)).toEqual([0, 0]);
+  });
+
   it('a gate that has never met the others takes half of a told limit, after a second in which it may meet them', () => {
     const clock = new VirtualClock();
     const store = new SimulatedStore({ latencyMs: 1 }, clock, 0);
