@@ -39,6 +39,7 @@ export function latin1Of(payload: Payload): string {
 const slabBytes = 16 * 1_024;
 /** What was read from a socket may be a small window on a large buffer, and would keep it alive. */
 const sharedBytesTolerated = 1_024;
+const noSlab = Buffer.alloc(0);
 
 /**
  * A body that comes in pieces. Each is copied to those before it: of a body that comes byte by byte the pieces would take a
@@ -47,7 +48,7 @@ const sharedBytesTolerated = 1_024;
 export class GatheredBytes {
   length = 0;
   readonly #slabs: Buffer[] = [];
-  #slab = Buffer.alloc(0);
+  #slab = noSlab;
   #used = 0;
 
   /** @param expectedBytes of the whole body; 0 where that is not known */
