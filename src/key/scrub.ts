@@ -155,7 +155,7 @@ export class Scrubber {
     const length = text.length + more.length;
     const copy = length <= reusedBytes ? this.#reused : Buffer.allocUnsafeSlow(length);
     put(copy, text, 0);
-    put(copy, more, text.length);
+    if (more.length > 0) put(copy, more, text.length);
     return copy;
   }
 }
