@@ -15,8 +15,7 @@ const alone = [
   'test/promises/secrecy-memory.test.ts',
   // this one counts the steps of code that it has to import first,
   'test/key/search.test.ts',
-  // and these count what the garbage collector keeps.
-  'test/cache/coalesced-fetch.test.ts',
+  // and this one counts what the garbage collector keeps.
   'test/gate/scheduler.test.ts',
 ];
 

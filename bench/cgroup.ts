@@ -37,8 +37,12 @@ const versions: readonly Version[] = [
 
 /** @returns `undefined` where this process may make no such group: it takes root, and a system that has them */
 export function makeMemoryGroup(name: string, limitBytes: number): MemoryGroup | undefined {
-  const made = versions.map((version) => makeOf(version, name, limitBytes));
-  return made.find((group) => group !== undefined);
+  // The first that can be made: below version 1 the folder of version 2 is an ordinary one.
+  for (const version of versions) {
+    const group = makeOf(version, name, limitBytes);
+    if (group !== undefined) return group;
+  }
+  return undefined;
 }
 
 /**

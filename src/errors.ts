@@ -136,6 +136,46 @@ export type ProxyErrorType =
   | 'proxy_configuration_error'
   | 'destination_unavailable';
 
+type ConnectionFault = readonly [type: ProxyErrorType, words: string];
+
+const unknownName: ConnectionFault = ['dns_error', 'has a host name that is not known'];
+const brokenOff: ConnectionFault = ['connection_terminated', 'broke off the connection'];
+const notTaken: ConnectionFault = ['connection_timeout', 'did not take the connection in time'];
+const noAnswer: ConnectionFault = ['http_response_timeout', 'did not answer in time'];
+const otherName: ConnectionFault = ['tls_certificate_error', 'has a certificate for another name'];
+const unknownAuthority: ConnectionFault = [
+  'tls_certificate_error',
+  'has a certificate that is signed by an unknown authority',
+];
+
+const connectionFaults: Readonly<Record<string, ConnectionFault>> = {
+  ECONNREFUSED: ['connection_refused', 'refused the connection'],
+  ...{ ECONNRESET: brokenOff, EPIPE: brokenOff, UND_ERR_SOCKET: brokenOff },
+  ...{ ENOTFOUND: unknownName, EAI_NODATA: unknownName, EAI_FAIL: unknownName },
+  EAI_AGAIN: ['dns_error', 'has a host name that cannot be looked up now'],
+  ...{ ETIMEDOUT: notTaken, UND_ERR_CONNECT_TIMEOUT: notTaken },
+  ...{ UND_ERR_HEADERS_TIMEOUT: noAnswer, UND_ERR_BODY_TIMEOUT: noAnswer },
+  CERT_HAS_EXPIRED: ['tls_certificate_error', 'has a certificate that has expired'],
+  ...{ ERR_TLS_CERT_ALTNAME_INVALID: otherName, HOSTNAME_MISMATCH: otherName },
+  DEPTH_ZERO_SELF_SIGNED_CERT: ['tls_certificate_error', 'has a certificate that is signed by itself'],
+  ...{ SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority, UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority },
+  ...{ UNABLE_TO_GET_ISSUER_CERT: unknownAuthority, UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority },
+  INVALID_PURPOSE: ['tls_certificate_error', 'has a certificate for another purpose'],
+  EPROTO: ['tls_protocol_error', 'agreed on no TLS connection'],
+};
+
+/**
+ * What the other end of a connection did, by a code of Node, OpenSSL or undici: its type, and words that follow a name for
+ * that end. `undefined` for a code that is about something else.
+ */
+export function connectionFault(code: string): ConnectionFault | undefined {
+  const known = connectionFaults[code];
+  if (known !== undefined) return known;
+  if (code.startsWith('CERT_')) return ['tls_certificate_error', `has a certificate that fails (${code})`];
+  if (/^ERR_(?:SSL|TLS)/.test(code)) return ['tls_protocol_error', `agreed on no TLS connection (${code})`];
+  return undefined;
+}
+
 export interface GatewayErrorOptions {
   /** What lies behind it. Goes to the log (scrubbed), never to a caller. */
   readonly cause?: unknown;

@@ -16,7 +16,7 @@ import { readRefusedHead, refusalFields } from '../src/edge/access-log.ts';
 import { shownLibraryText } from '../src/edge/log-members.ts';
 import { chooseCoding, isNotModified } from '../src/edge/representation.ts';
 import { headRefusal, requestTarget } from '../src/edge/request-head.ts';
-import { traceParentOf, traceStateOf } from '../src/edge/request-ids.ts';
+import { readTraceParent, readTraceState } from '../src/edge/request-ids.ts';
 import { hostName } from '../src/http/address.ts';
 import { parseHttpDate, parseRfc3339 } from '../src/http/date.ts';
 import { connectionOptions, type HeaderFields, isJsonType } from '../src/http/fields.ts';
@@ -129,8 +129,9 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
   'an If-Modified-Since': (run) => parseHttpDate(`Sun, 06 Nov ${run}`, 0),
   'an Accept-Encoding': (run) => chooseCoding(`gzip${run}x`, { br: true, gzip: true }),
   'a Connection field': (run) => connectionOptions(`${run}x`),
-  'a traceparent': (run) => traceParentOf(`01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-${run}\t`),
-  'a tracestate': (run) => traceStateOf(`a=1,${run}x`),
+  'a traceparent': (run) =>
+    readTraceParent(`01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-${run}\t`),
+  'a tracestate': (run) => readTraceState(`a=1,${run}x`),
   'a forwarded field': (run) => exactRequestKey(fields('x-a', `a${run}b`)),
   'a Cache-Control': (run) => parseCacheControl(`max-age=1${run}x`),
   'a quoted argument of Cache-Control': (run) => {

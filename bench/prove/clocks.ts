@@ -2,19 +2,23 @@
  * A machine's clock that is set, forward and back, while the gateway runs (libfaketime; the clock that cannot be set goes
  * on). What ends at a date is judged by the date; what lasts so long, by time that passed.
  */
-import { globSync, writeFileSync } from 'node:fs';
+import { globSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
-import { expectAll, expectThat, type Subject, startSubject } from './subject.ts';
+import { redisProgram } from '../../test/support/redis.ts';
+import { freePort, startProgram } from '../process.ts';
+import { startPair } from './pair.ts';
+import { accounts, expectAll, expectThat, type Subject, startSubject } from './subject.ts';
 import { packageVersion, Suite } from './suite.ts';
 
 const [library] = globSync('/usr/lib/*/faketime/libfaketimeMT.so.1');
 if (library === undefined) throw new Error('libfaketimeMT.so.1 is missing (apt-get install faketime)');
 const version = packageVersion('libfaketime');
-const suite = new Suite('libfaketime', version, 'the shared store’s own clock');
+const suite = new Suite('libfaketime: the gateway’s clock', version);
 
 const issuerName = 'https://login.example.com';
 const { privateKey, publicKey } = await generateKeyPair('ES256', { extractable: true });
@@ -55,21 +59,25 @@ async function startWithClock(): Promise<Clock> {
       return {
         CALLERS_FILE: file,
         CACHE_TTL: '30s',
-        LD_PRELOAD: library ?? '',
-        FAKETIME_TIMESTAMP_FILE: offsetFile,
-        FAKETIME_NO_CACHE: '1',
-        FAKETIME_DONT_FAKE_MONOTONIC: '1',
-        NO_FAKE_STAT: '1',
+        ...clockFrom(offsetFile),
       };
     },
   });
-  return {
-    subject,
-    async set(seconds) {
-      writeFileSync(offsetFile, seconds < 0 ? String(seconds) : `+${seconds}`);
-      await sleep(300);
-    },
-  };
+  return { subject, set: (seconds) => setClock(offsetFile, seconds) };
+}
+
+/** The environment of a program whose clock is as far from the true one as a file says. */
+const clockFrom = (offsetFile: string): Record<string, string> => ({
+  LD_PRELOAD: library ?? '',
+  FAKETIME_TIMESTAMP_FILE: offsetFile,
+  FAKETIME_NO_CACHE: '1',
+  FAKETIME_DONT_FAKE_MONOTONIC: '1',
+  NO_FAKE_STAT: '1',
+});
+
+async function setClock(offsetFile: string, seconds: number): Promise<void> {
+  writeFileSync(offsetFile, seconds < 0 ? String(seconds) : `+${seconds}`);
+  await sleep(300);
 }
 
 const hour = 3_600;
@@ -152,3 +160,73 @@ await suite.try('a key is rotated, and it stops, while the clock stands an hour 
 suite.end();
 issuer.close();
 issuer.closeAllConnections();
+
+const storeFolder = mkdtempSync(join(tmpdir(), 'gateway-prove-'));
+const offsetFile = join(storeFolder, 'offset');
+writeFileSync(offsetFile, '+0');
+const storePort = await freePort();
+const store = await startProgram({
+  command: redisProgram ?? '',
+  args: ['--port', String(storePort), '--bind', '127.0.0.1', '--save', ''],
+  // Its own jemalloc and libfaketime end each other: glibc's memory takes its place.
+  env: { ...clockFrom(offsetFile), LD_PRELOAD: `${library} libc.so.6` },
+  speaks: false,
+});
+const jumps = [hour, -hour, 10 * 365 * 24 * hour, 0];
+const shared = new Suite('libfaketime: the shared store’s clock', version);
+const storeAddress = `redis://127.0.0.1:${storePort}`;
+
+await shared.try('two gateways share answers again after each jump, as old as they are', async () => {
+  const pair = await startPair(storeAddress);
+  await pair.untilShared();
+  for (const offset of jumps) {
+    await setClock(offsetFile, offset);
+    for (const { ask } of [pair.one, pair.two]) expectAll(await ask(50, { atOnce: 8 }), 200);
+    // What time it is there each learns within a few heartbeats.
+    await sleep(6_000);
+    await pair.untilShared();
+    const path = `${accounts}?aged=${offset}`;
+    const ages: number[] = [];
+    for (const { gateway } of [pair.one, pair.two]) {
+      await sleep(1_100);
+      const { headers } = await fetch(`http://127.0.0.1:${gateway.port}${path}`);
+      ages.push(Number(headers.get('age')));
+    }
+    expectThat(ages[1] !== undefined && ages[1] >= 1 && ages[1] < 20, `ages at ${offset} s: ${ages.join()}`);
+  }
+  await pair.stop();
+});
+
+await shared.try(
+  'a told limit is held together through each jump, and every read goes up in its turn',
+  async () => {
+    const pair = await startPair(storeAddress, { settings: { UPSTREAM_LIMIT: '20/1s', CACHE_TTL: '0s' } });
+    await pair.untilLed();
+    for (const offset of jumps) {
+      const asked = [pair.one, pair.two].map(({ ask }) => ask(60, { atOnce: 6 }));
+      await sleep(1_000);
+      await setClock(offsetFile, offset);
+      for (const got of await Promise.all(asked)) expectAll(got, 200);
+    }
+    const times = pair.one.standIn.requests.map(({ at }) => at);
+    const most = Math.max(
+      ...times.map((from) => times.filter((at) => at >= from && at < from + 1_000).length),
+    );
+    expectThat(most <= 20, `${most} reads went up in a second`);
+    await pair.stop();
+  },
+);
+
+await shared.try('the lead is taken over while the clock stands an hour back', async () => {
+  const pair = await startPair(storeAddress, { settings: { UPSTREAM_LIMIT: '20/1s', CACHE_TTL: '0s' } });
+  await pair.untilLed();
+  await setClock(offsetFile, -hour);
+  await pair.two.stop();
+  expectAll(await pair.one.ask(60, { atOnce: 6 }), 200);
+  await pair.one.stop();
+});
+shared.end();
+await store.end();
+rmSync(storeFolder, { recursive: true });
+// A case that failed leaves its gateways.
+process.exit();

@@ -1,12 +1,16 @@
 /**
- * A bad network between callers, gateway and upstream: packets of TCP are lost, and connections stay that have no other end
- * any more, by iptables in a network of its own; and late and out of order where the kernel has netem.
+ * A bad network between callers, gateways, upstream and store: packets of TCP are lost, and connections stay that have no
+ * other end any more, by iptables in a network of its own; packets come late, out of order and twice, by late.py.
  *
  *   unshare --net node bench/prove/network.ts     (it takes root)
  */
-import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { makeProgram } from '../../test/support/program.ts';
+import { startRedis } from '../../test/support/redis.ts';
+import { freePort, startProgram } from '../process.ts';
+import { startPair } from './pair.ts';
 import { expectAll, expectNewNetwork, expectThat, run, type Subject, startSubject } from './subject.ts';
 import { Suite } from './suite.ts';
 
@@ -15,8 +19,8 @@ expectNewNetwork();
 makeProgram();
 
 const version = /v(\S+)/.exec(run('iptables', '--version'))?.[1] ?? '?';
-const leftOut = 'netem (late, out of order) where the kernel has none; the shared store';
-const suite = new Suite('iptables, lost packets and half-open connections', version, leftOut);
+const suite = new Suite('iptables, lost packets and half-open connections', version);
+const storePort = await freePort();
 const lossy = ['-m', 'statistic', '--mode', 'random', '--probability', '0.1'];
 
 /** Drops packets from and to a port while `during` runs. */
@@ -89,28 +93,68 @@ await suite.try('it stops in time with 0 while the upstream is silent and reads 
   });
 });
 
+const store = await startRedis('--port', String(storePort), '--bind', '127.0.0.1', '--protected-mode', 'no');
+const storeAddress = `redis://127.0.0.1:${storePort}`;
+
+await suite.try('a tenth of all packets between two gateways and their store is lost', async () => {
+  const pair = await startPair(storeAddress, { settings: patient });
+  await pair.untilShared();
+  await dropping(storePort, lossy, async () => {
+    for (const { ask } of [pair.one, pair.two]) expectAll(await ask(150, { atOnce: 8 }), 200);
+  });
+  await pair.untilShared();
+  await pair.stop();
+});
+
+await suite.try(
+  'the store falls silent, its connections with it, and is used again when it is back',
+  async () => {
+    const pair = await startPair(storeAddress, { settings: patient });
+    await pair.untilShared();
+    await dropping(storePort, [], async () => {
+      for (const { ask, untilLine } of [pair.one, pair.two]) {
+        expectAll(await ask(50, { atOnce: 8 }), 200);
+        await untilLine(/the shared store is away/);
+        expectAll(await ask(50, { atOnce: 8 }), 200);
+      }
+    });
+    await pair.untilShared();
+    await pair.stop();
+  },
+);
 suite.end();
 
-const netem = [
-  'qdisc',
-  'add',
-  'dev',
-  'lo',
-  'root',
-  'netem',
-  'delay',
-  '30ms',
-  '20ms',
-  'reorder',
-  '25%',
-  '50%',
-];
-const late = new Suite('tc netem, late and out of order', /-(\S+)/.exec(run('tc', '-V'))?.[1] ?? '?');
-if (spawnSync('tc', netem).status === 0) {
-  await late.try('each read is answered', async () => {
-    const subject = await startSubject({ settings: patient });
-    expectAll(await subject.ask(200, { atOnce: 16 }), 200);
-    await subject.stop();
+const line = await startProgram({
+  command: 'python3',
+  args: [join(import.meta.dirname, 'late.py')],
+  speaks: true,
+});
+const far = (address: string): string => address.replace('127.0.0.1', '10.9.0.2');
+const late = new Suite(
+  'late.py: packets late, out of order, twice',
+  readFileSync('/proc/sys/kernel/osrelease', 'utf8').trim().split('-')[0] ?? '?',
+  'netem itself, which this kernel has not',
+);
+
+await late.try('between gateway and upstream', async () => {
+  const subject = await startSubject({
+    settings: { ...patient, UPSTREAM_ALLOW_HTTP: 'true' },
+    upstreamUrl: far,
   });
-  late.end();
-} else process.stdout.write('left out: netem, which this kernel does not have\n');
+  expectAll(await subject.ask(300, { atOnce: 16 }), 200);
+  subject.standIn.behave({ body: { bytes: 300_000 } });
+  expectAll(await subject.ask(30, { atOnce: 8 }), 200);
+  await subject.stop();
+});
+await late.try('between two gateways and their store', async () => {
+  const pair = await startPair(far(storeAddress), { settings: patient });
+  await pair.untilShared();
+  for (const { ask } of [pair.one, pair.two]) expectAll(await ask(300, { atOnce: 8 }), 200);
+  await pair.untilShared();
+  await pair.stop();
+});
+late.end();
+await line.end();
+await store[Symbol.asyncDispose]();
+// A case that failed leaves its gateways.
+process.exit();

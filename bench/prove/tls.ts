@@ -1,10 +1,10 @@
-/** What programs that look for weak TLS find at the callers' listener: sslscan, and OpenSSL's own client. */
+/** What programs that look for weak TLS find at the callers' listener: sslscan, OpenSSL's own client, testssl.sh. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeCertificate } from '../../test/support/certificate.ts';
 import { expectThat, startSubject } from './subject.ts';
-import { Suite } from './suite.ts';
+import { packageVersion, Suite } from './suite.ts';
 
 const subject = await startSubject({
   prepare: async (folder) => {
@@ -52,7 +52,7 @@ await scan.try('no Heartbleed', () => expectThat(!/(?<!not )vulnerable to heartb
 scan.end();
 
 const openssl = execFileSync('openssl', ['version'], { encoding: 'utf8' }).split(' ')[1] ?? '?';
-const client = new Suite('openssl s_client', openssl, 'testssl.sh, which asks the same and more');
+const client = new Suite('openssl s_client', openssl);
 /** @returns what the client shows; it sends `input` and is given ten seconds */
 const connect = (input: string, ...options: readonly string[]): string => {
   const words = ['s_client', '-connect', address, '-ign_eof', ...options];
@@ -75,5 +75,26 @@ await client.try('a renegotiation that the caller asks for (TLS 1.2) is refused'
   const text = connect('R\n', '-tls1_2');
   expectThat(!/RENEGOTIATING[\s\S]*verify return/.test(text), text);
 });
-await subject.stop();
 client.end();
+
+const testssl = new Suite(
+  'testssl.sh',
+  packageVersion('testssl.sh'),
+  'the certificate, made for tests; HSTS, which would bind other ports of the same name too',
+);
+const report = join(subject.folder, 'testssl.json');
+spawnSync('testssl', ['--quiet', '--color', '0', '--warnings', 'off', '--jsonfile', report, address], {
+  stdio: 'ignore',
+  timeout: 1_200_000,
+});
+interface Finding {
+  readonly id: string;
+  readonly severity: string;
+  readonly finding: string;
+}
+for (const { id, severity, finding } of JSON.parse(readFileSync(report, 'utf8')) as readonly Finding[]) {
+  if (/^cert_|^DNS_CAArecord$|^HSTS$/.test(id)) continue;
+  await testssl.try(id, () => expectThat(['OK', 'INFO'].includes(severity), `${severity}: ${finding}`));
+}
+testssl.end();
+await subject.stop();

@@ -67,7 +67,7 @@ export function redactReplies({
 }
 
 /** Gives the request an id of ours. A caller's own is not taken over: it might hold a secret, and is never repeated. */
-export const identifyRequest: MiddlewareHandler<AdminEnv> = async (context, next) => {
+export const numberRequest: MiddlewareHandler<AdminEnv> = async (context, next) => {
   const id = newRequestId();
   context.set('requestId', id);
   context.header('x-request-id', id);

@@ -22,8 +22,8 @@ import {
   type AdminEnv,
   guardAccess,
   guardChanges,
-  identifyRequest,
   type MiddlewareOptions,
+  numberRequest,
   redactReplies,
   refuseBody,
   searched,
@@ -92,7 +92,7 @@ function createAdminApp(options: AdminAppOptions): AdminPart {
   });
   const parts: StatusParts = { options, health, history };
   const app: AdminApp = new Hono({ getPath: pathAsSent });
-  app.use(redactReplies(options), identifyRequest, guardAccess(options.hosts));
+  app.use(redactReplies(options), numberRequest, guardAccess(options.hosts));
 
   route(app, 'GET', '/', showConsole);
   route(app, 'GET', '/status', (context) => showStatus(context, parts));

@@ -12,7 +12,7 @@ import {
   PerformanceObserver,
 } from 'node:perf_hooks';
 import { getHeapSpaceStatistics } from 'node:v8';
-import { maxOpenFiles, readLimits } from '../edge/connection-budget.ts';
+import { maxOpenFiles, readProcessLimits } from '../edge/connection-budget.ts';
 import { Durations, type DurationsSnapshot } from '../exchange/figures.ts';
 import {
   durationSamples,
@@ -84,7 +84,7 @@ export async function readRuntime(): Promise<Runtime> {
     dataBytes: bytesIn(/^VmData:\s+(\d+) kB/m.exec(status)),
     // The folder itself is open while it is read.
     openDescriptors: descriptors && descriptors.length - 1,
-    maxDescriptors: maxOpenFiles(readLimits()),
+    maxDescriptors: maxOpenFiles(readProcessLimits()),
     heapTotalBytes: heapTotal,
     heapUsedBytes: heapUsed,
     externalBytes: external,

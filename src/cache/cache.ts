@@ -28,7 +28,12 @@ import {
 } from './revalidate.ts';
 import type { SharedReads } from './shared-reads.ts';
 import { type Flight, Flights, makeExactFlightKey, makeFlightKey } from './single-flight.ts';
-import { type AdmissionOptions, failedOutcome, type Outcome, ResponseAdmission } from './store-response.ts';
+import {
+  type AdmissionOptions,
+  type ExchangeOutcome,
+  failedOutcome,
+  ResponseAdmission,
+} from './store-response.ts';
 
 export interface CacheOptions extends AdmissionOptions, AnswerStoreOptions, BackgroundRefreshOptions {
   /** What other gateways have and do; absent where this gateway is alone. */
@@ -222,11 +227,11 @@ class ReadThrough {
     request: UpstreamRequest,
     variant: Variant | undefined,
     directives: RequestDirectives | undefined,
-  ): Promise<Outcome> {
+  ): Promise<ExchangeOutcome> {
     const { fetchFlight, flights } = this.#parts;
     const { trace } = flight;
     const shared = { ...request, context: flight };
-    let outcome: Outcome;
+    let outcome: ExchangeOutcome;
     try {
       outcome = await fetchFlight(shared, trace, variant, flight, directives);
     } catch (fault) {
@@ -239,7 +244,7 @@ class ReadThrough {
   }
 
   /** Responds to a request that joined: the answer may not fit it, or be for one request only. */
-  #respondToJoined(outcome: Outcome, miss: Miss): Eventually<Answer> {
+  #respondToJoined(outcome: ExchangeOutcome, miss: Miss): Eventually<Answer> {
     const { request, trace, directives } = miss;
     const { respond } = this.#parts;
     // The next exchange is shared without ids, so that even an error fits: a failing upstream is asked twice at most.
@@ -269,7 +274,7 @@ class ReadThrough {
   }
 }
 
-function subscribe(flight: Flight, request: UpstreamRequest): Promise<Outcome> {
+function subscribe(flight: Flight, request: UpstreamRequest): Promise<ExchangeOutcome> {
   // What was sent for the flight was sent for this request as well.
   return flight.subscribe(request.context, (reason) =>
     failedOutcome(request, reason, flight.trace.attempts > 0),
@@ -277,7 +282,7 @@ function subscribe(flight: Flight, request: UpstreamRequest): Promise<Outcome> {
 }
 
 /** An answer that was stored before this request came must satisfy its directives; one from the upstream always does. */
-function isRecentEnough(outcome: Outcome, directives: RequestDirectives | undefined): boolean {
+function isRecentEnough(outcome: ExchangeOutcome, directives: RequestDirectives | undefined): boolean {
   if (outcome.kind === 'failed' || outcome.via !== 'store') return true;
   return judgeUse(outcome.policy, directives, performance.now()) === 'fresh';
 }

@@ -11,7 +11,7 @@ import { withoutCallerIds } from './cache-key.ts';
 import { judgeAnswer, judgeUse, type RequestDirectives } from './cache-rules.ts';
 import type { FetchAnswer, FetchAnswerOptions, Storing } from './revalidate.ts';
 import { choosePublication, type SharedExchange, type SharedLook, type SharedReads } from './shared-reads.ts';
-import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
+import { type ExchangeOutcome, failedOutcome, type ResponseAdmission } from './store-response.ts';
 
 /**
  * Makes the exchange of a flight. A failure is an outcome; it rejects only with a fault.
@@ -25,7 +25,7 @@ export type FetchFlight = (
   variant: Variant | undefined,
   storing: Storing,
   directives: RequestDirectives | undefined,
-) => Promise<Outcome>;
+) => Promise<ExchangeOutcome>;
 
 export interface FetchSharedOptions {
   readonly shared: SharedReads;
@@ -61,7 +61,7 @@ class SharedFetch {
   /** This gateway's turn to ask the upstream, while it has it. */
   #turn: SharedExchange | undefined;
   /** What another gateway has brought while this one waited for its turn at the gate. */
-  #found: Outcome | undefined;
+  #found: ExchangeOutcome | undefined;
   /** The gateway's exchange that went first. */
   #other: string | undefined;
 
@@ -81,7 +81,7 @@ class SharedFetch {
   }
 
   /** Gives the turn back whatever happens: other gateways wait for it. */
-  async outcome(variant: Variant | undefined): Promise<Outcome> {
+  async outcome(variant: Variant | undefined): Promise<ExchangeOutcome> {
     try {
       return await this.#findOrAsk(variant);
     } finally {
@@ -89,7 +89,7 @@ class SharedFetch {
     }
   }
 
-  async #findOrAsk(variant: Variant | undefined): Promise<Outcome> {
+  async #findOrAsk(variant: Variant | undefined): Promise<ExchangeOutcome> {
     const { shared } = this.#options;
     const { context } = this.#request;
     let mayFind = variant === undefined && this.#directives === undefined;
@@ -117,20 +117,20 @@ class SharedFetch {
     }
   }
 
-  #foundIn(look: SharedLook): Outcome | undefined {
+  #foundIn(look: SharedLook): ExchangeOutcome | undefined {
     const stored = look.stored === 'not shareable' ? undefined : look.stored;
     return this.#outcomeOfOther(look) ?? this.#stored(stored);
   }
 
   /** The outcome of the exchange that was awaited: this read has joined it. */
-  #outcomeOfOther({ outcome }: SharedLook): Outcome | undefined {
+  #outcomeOfOther({ outcome }: SharedLook): ExchangeOutcome | undefined {
     if (outcome === undefined) return undefined;
     if (outcome.kind === 'failed') return failedOutcome(withoutCallerIds(this.#request), outcome.error, true);
     return via('gateway', this.#admit(outcome.answer, outcome.forwardStatus));
   }
 
   /** A stored answer that is fresh, by what the request says as well. */
-  #stored(stored: Answer | undefined): Outcome | undefined {
+  #stored(stored: Answer | undefined): ExchangeOutcome | undefined {
     if (stored === undefined) return undefined;
     const policy = judgeAnswer(stored, this.#options.admission.defaults);
     if (!policy.storable || judgeUse(policy, this.#directives, performance.now()) !== 'fresh')
@@ -146,7 +146,7 @@ class SharedFetch {
     return this.#options.admission.variantFor(this.#request) ?? own;
   }
 
-  #admit(answer: Answer, forwardStatus: number | undefined): Outcome {
+  #admit(answer: Answer, forwardStatus: number | undefined): ExchangeOutcome {
     const { admission, countPurges } = this.#options;
     const isPurged = countPurges(this.#request.operation) !== this.#purgesBefore;
     const mayStore = this.#storing.mayStore && !isPurged;
@@ -155,11 +155,11 @@ class SharedFetch {
   }
 
   /** The store is away, or answers fit one request each. */
-  async #askAlone(variant: Variant | undefined): Promise<Outcome> {
+  async #askAlone(variant: Variant | undefined): Promise<ExchangeOutcome> {
     return this.#publish(await this.#options.fetchAnswer(this.#request, this.#trace, variant, this.#storing));
   }
 
-  #publish(outcome: Outcome): Outcome {
+  #publish(outcome: ExchangeOutcome): ExchangeOutcome {
     const turn = this.#turn;
     this.#turn = undefined;
     turn?.publish(choosePublication(this.#request, outcome, this.#storing.mayStore));
@@ -172,7 +172,7 @@ class SharedFetch {
    *
    * @returns `undefined` where another gateway has gone first
    */
-  async #askInTurn(variant: Variant | undefined): Promise<Outcome | undefined> {
+  async #askInTurn(variant: Variant | undefined): Promise<ExchangeOutcome | undefined> {
     const { shared, fetchAnswer } = this.#options;
     const context = new PartContext(this.#request.context);
     let isSent = false;
@@ -230,6 +230,6 @@ class SharedFetch {
   }
 }
 
-function via(origin: 'store' | 'gateway', outcome: Outcome): Outcome {
+function via(origin: 'store' | 'gateway', outcome: ExchangeOutcome): ExchangeOutcome {
   return outcome.kind === 'answered' ? { ...outcome, via: origin } : outcome;
 }

@@ -4,7 +4,7 @@ import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
 import { isServerFailure, isServerFailureCode, type RequestDirectives } from './cache-rules.ts';
-import type { Outcome, ResponseAdmission } from './store-response.ts';
+import type { ExchangeOutcome, ResponseAdmission } from './store-response.ts';
 
 /** The facts of a request that was forwarded and is served a stored answer all the same. */
 type Forward = Pick<CacheOutcome, 'forwarded' | 'forwardStatus' | 'collapsed'>;
@@ -58,7 +58,7 @@ export interface Miss {
 }
 
 /** Writes on the trace how the answer came about. Throws what the exchange failed with, unless a stale answer serves. */
-export type Respond = (outcome: Outcome, miss: Miss) => Answer;
+export type Respond = (outcome: ExchangeOutcome, miss: Miss) => Answer;
 
 export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfErrorFor'>): Respond {
   return (outcome, miss) => {
@@ -102,7 +102,7 @@ export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfError
   };
 }
 
-function describeForward(outcome: Outcome, { forwarded, collapsed }: Miss): Forward {
+function describeForward(outcome: ExchangeOutcome, { forwarded, collapsed }: Miss): Forward {
   const status = outcome.kind === 'answered' ? outcome.answer.status : statusBehind(outcome.error);
   return {
     forwarded,
@@ -111,7 +111,7 @@ function describeForward(outcome: Outcome, { forwarded, collapsed }: Miss): Forw
   };
 }
 
-function isFailure(outcome: Outcome): boolean {
+function isFailure(outcome: ExchangeOutcome): boolean {
   if (outcome.kind === 'answered') return isServerFailure(outcome.answer.status);
   return outcome.error instanceof GatewayError && isServerFailureCode(outcome.error.code);
 }

@@ -11,7 +11,7 @@ import type { Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
 import { confirms, mayBeDueToValidators, readValidators, renew } from './cache-rules.ts';
 import type { Flight } from './single-flight.ts';
-import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
+import { type ExchangeOutcome, failedOutcome, type ResponseAdmission } from './store-response.ts';
 
 /** Whether the answer may be stored. Read when the answer has come: requests that joined meanwhile may have changed it. */
 export interface Storing {
@@ -35,7 +35,7 @@ export type FetchAnswer = (
   trace: Trace,
   variant: Variant | undefined,
   storing: Storing,
-) => Promise<Outcome>;
+) => Promise<ExchangeOutcome>;
 
 export function fetchOrRevalidate({ next, admission, countPurges }: FetchAnswerOptions): FetchAnswer {
   return async (request, trace, variant, storing) => {
@@ -43,7 +43,7 @@ export function fetchOrRevalidate({ next, admission, countPurges }: FetchAnswerO
     const validators = variant?.answer.status === 200 ? readValidators(variant.answer.headers) : undefined;
     const purgesBefore = countPurges(request.operation);
 
-    const admit = (answer: Answer, forwardStatus?: 304): Outcome => {
+    const admit = (answer: Answer, forwardStatus?: 304): ExchangeOutcome => {
       if (answer.status === 304) throw unaskedNotModified();
       const mayStore = storing.mayStore && countPurges(request.operation) === purgesBefore;
       return admission.admit(request, answer, forwardStatus, mayStore);
@@ -120,7 +120,7 @@ export class BackgroundRefreshes {
     flight: Flight,
     request: UpstreamRequest,
     variant: Variant,
-    run: (request: UpstreamRequest) => Promise<Outcome>,
+    run: (request: UpstreamRequest) => Promise<ExchangeOutcome>,
   ): void {
     const { trace } = flight;
     // In the name of the caller whose request found the answer stale.
@@ -146,7 +146,7 @@ export class BackgroundRefreshes {
     for (const context of [...this.#contexts]) context.end(reason);
   }
 
-  #report(outcome: Outcome, { operation, trace }: Flight, variant: Variant): void {
+  #report(outcome: ExchangeOutcome, { operation, trace }: Flight, variant: Variant): void {
     const stored = outcome.kind === 'answered' && outcome.stored;
     if (!stored) variant.refreshNotBeforeMs = performance.now() + refreshPauseMs;
     this.#options.onBackground?.({

@@ -8,7 +8,7 @@ import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Eventually } from '../exchange/layer.ts';
 import type { RequestContext } from '../exchange/request-context.ts';
 import { isServerFailure } from './cache-rules.ts';
-import { hitForMissMs, type Outcome } from './store-response.ts';
+import { type ExchangeOutcome, hitForMissMs } from './store-response.ts';
 
 export interface SharedReads {
   /** False while the store is away: the cache then asks it for nothing. */
@@ -90,7 +90,7 @@ const sharedFailures: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
  */
 export function choosePublication(
   request: UpstreamRequest,
-  outcome: Outcome,
+  outcome: ExchangeOutcome,
   mayStore: boolean,
 ): Publication {
   const nothing = { kind: 'nothing' } as const;

@@ -18,23 +18,23 @@ import {
 import type { Trace } from '../exchange/trace.ts';
 import type { Resource } from './answer-store.ts';
 import { exactRequestKey, selection } from './cache-key.ts';
-import type { Outcome } from './store-response.ts';
+import type { ExchangeOutcome } from './store-response.ts';
 
 const flowWithoutSubscribers: Flow = { name: '', weight: 1, background: true };
 
 /** What a request makes of its early end: the outcome that it gets instead of the shared one. */
-type LeavingOutcome = (reason: Error) => Outcome;
+type LeavingOutcome = (reason: Error) => ExchangeOutcome;
 
 /** One request's part in a flight, for as long as it waits. */
 class Subscriber implements ContextWatcher {
   readonly context: RequestContext;
   /** Never rejects: settles with the flight's outcome, or with the subscriber's own when it leaves before. */
-  readonly outcome: Promise<Outcome>;
+  readonly outcome: Promise<ExchangeOutcome>;
   /** Position in the flight's list; -1 once it is settled. */
   index = -1;
   readonly #flight: Flight;
   readonly #makeLeavingOutcome: LeavingOutcome;
-  #resolve: (outcome: Outcome) => void = () => {};
+  #resolve: (outcome: ExchangeOutcome) => void = () => {};
 
   constructor(flight: Flight, context: RequestContext, makeLeavingOutcome: LeavingOutcome) {
     this.#flight = flight;
@@ -45,7 +45,7 @@ class Subscriber implements ContextWatcher {
     });
   }
 
-  settle(outcome: Outcome): void {
+  settle(outcome: ExchangeOutcome): void {
     this.context.unwatch(this);
     this.#resolve(outcome);
   }
@@ -99,7 +99,7 @@ export class Flight extends WatchedContext implements RequestContext {
    *
    * @param makeLeavingOutcome makes the outcome of this subscriber alone when it leaves before completion
    */
-  subscribe(context: RequestContext, makeLeavingOutcome: LeavingOutcome): Promise<Outcome> {
+  subscribe(context: RequestContext, makeLeavingOutcome: LeavingOutcome): Promise<ExchangeOutcome> {
     const subscriber = new Subscriber(this, context, makeLeavingOutcome);
     subscriber.index = this.#subscribers.push(subscriber) - 1;
     context.watch(subscriber);
@@ -111,7 +111,7 @@ export class Flight extends WatchedContext implements RequestContext {
   }
 
   /** Gives the outcome to all subscribers and lets go of them. */
-  complete(outcome: Outcome): void {
+  complete(outcome: ExchangeOutcome): void {
     const subscribers = this.#subscribers;
     this.#subscribers = [];
     this.#onAbandoned = undefined;

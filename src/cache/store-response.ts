@@ -23,7 +23,7 @@ import {
 export const hitForMissMs = 10_000;
 
 /** What one exchange brought, for all requests that shared it. */
-export type Outcome = FailedOutcome | AnsweredOutcome;
+export type ExchangeOutcome = FailedOutcome | AnsweredOutcome;
 
 interface FailedOutcome {
   readonly kind: 'failed';
@@ -94,7 +94,7 @@ export class ResponseAdmission {
     answer: Answer,
     forwardStatus: number | undefined,
     mayStore: boolean,
-  ): Outcome {
+  ): ExchangeOutcome {
     // A 304 may forbid the encodings of the answer that it confirmed.
     const received =
       answer.encoded === undefined || mayCompress(answer) ? answer : { ...answer, encoded: undefined };
@@ -211,7 +211,7 @@ export class ResponseAdmission {
 }
 
 /** The outcome of an exchange that brought no answer. */
-export function failedOutcome(request: UpstreamRequest, error: unknown, sent: boolean): Outcome {
+export function failedOutcome(request: UpstreamRequest, error: unknown, sent: boolean): ExchangeOutcome {
   const exactRequest = exactRequestKey(request.headers);
   const isCommon = error instanceof GatewayError && isCommonCode(error.code);
   const mayBeDueToIds = request.callerIds !== undefined;

@@ -14,7 +14,7 @@ import { CallerStore, type CallerStoreOptions, type CallerToken } from './caller
 import {
   type CallersSnapshot,
   endingSoon,
-  expiriesOf,
+  listExpiries,
   nameEnding,
   snapshotCallers,
 } from './callers-snapshot.ts';
@@ -84,7 +84,7 @@ export class Authenticator {
   }
 
   #tellEnding(): void {
-    const ending = endingSoon(expiriesOf(this.#store.version.table), Date.now());
+    const ending = endingSoon(listExpiries(this.#store.version.table), Date.now());
     if (ending.length > 0) this.#options.onEvent({ kind: 'tokens-ending', ...nameEnding(ending) });
   }
 

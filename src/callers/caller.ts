@@ -95,7 +95,7 @@ export function makeCaller({
  *
  * @param digest of what tells people apart: names of flows are shown, and are nothing personal
  */
-export function personOf(caller: Caller, digest: string): Caller {
+export function makePerson(caller: Caller, digest: string): Caller {
   return { ...caller, flow: { ...caller.flow, name: `${caller.name}${personSeparator}${digest}` } };
 }
 

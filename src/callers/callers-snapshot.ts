@@ -84,7 +84,7 @@ export function snapshotCallers(
   most?: number,
 ): CallersSnapshot {
   const { callers, entries, anonymous } = version.table;
-  const expiries = expiriesOf(version.table);
+  const expiries = listExpiries(version.table);
   const ending = endingSoon(expiries, Date.now());
   return {
     count: callers.length,
@@ -120,7 +120,7 @@ export function snapshotCallers(
     beside: {
       expiries,
       ...(ending.length > 0 && { ending: nameEnding(ending) }),
-      logins: keySets.map((keys) => ({ ...keys, callers: callersOf(version.table.jwt, keys.address) })),
+      logins: keySets.map((keys) => ({ ...keys, callers: callersTrusting(version.table.jwt, keys.address) })),
     },
   };
 }
@@ -149,7 +149,7 @@ export function nameEnding(ending: readonly TokenExpiry[]): EndingTokens {
 }
 
 /** The names of the callers that trust the key set at an address. */
-export function callersOf(rules: JwtRules, address: string): readonly string[] {
+export function callersTrusting(rules: JwtRules, address: string): readonly string[] {
   return rules
     .filter(({ rule }) => rule.jwks === address)
     .map(({ authenticated }) => authenticated.caller.name);
@@ -159,7 +159,7 @@ export function callersOf(rules: JwtRules, address: string): readonly string[] {
 const knownExpiries = new WeakMap<CallerTable, readonly TokenExpiry[]>();
 
 /** All tokens that end, the first to end first. */
-export function expiriesOf(table: CallerTable): readonly TokenExpiry[] {
+export function listExpiries(table: CallerTable): readonly TokenExpiry[] {
   const known = knownExpiries.get(table);
   if (known !== undefined) return known;
   const expiries = table.entries

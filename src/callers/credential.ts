@@ -10,7 +10,7 @@
  * The exception is `Fly-Src`: Fly's proxy puts it on every request, so it counts only where nothing else is sent.
  */
 import { decodings } from '../http/percent-encoding.ts';
-import { holdsToken } from './token.ts';
+import { holdsToken, tokenPrefix } from './token.ts';
 
 export type Presented =
   | { readonly kind: 'none' }
@@ -169,7 +169,8 @@ export const leastCharacters = 16;
 /**
  * Whether a caller's text holds a credential, under whatever name: URLs and ids stand in access logs, histories and
  * `Referer` fields, on both sides of the gateway. A credential is a token of our making, one that came with the request,
- * or the upstream key. The text is searched as it came, and percent-decoded until nothing changes, five times at most.
+ * or the upstream key. The text is searched as it came, and percent-decoded until nothing changes, five times at most; and
+ * each of these as base64 from its beginning.
  *
  * @param presented the credentials that came with the request, whatever they are worth
  * @param holdsKey whether a text holds the upstream key, encoded or not
@@ -179,16 +180,24 @@ export function holdsCredential(
   presented: readonly string[],
   holdsKey: (text: string) => boolean,
 ): boolean {
-  // The padding of base64 is often left out in a URL.
-  const sought = beginningsOf(
+  // The padding of base64 is often left out in a URL, and the prefix of our tokens says nothing.
+  const sought = listBeginnings(
     presented
+      .map((credential) => credential.slice(credential.startsWith(tokenPrefix) ? tokenPrefix.length : 0))
       .map((credential) => (credential.endsWith('=') ? credential.replace(/={1,2}$/, '') : credential))
       .filter((credential) => credential.length >= leastCharacters),
   );
   const isFound = (reading: string): boolean =>
     holdsToken(reading) || sought.some((credential) => reading.includes(credential));
-  return readingsOf(text).some(isFound) || holdsKey(text);
+  const readings = listReadings(text);
+  const isFoundInBase64 =
+    text.length >= leastInBase64 &&
+    readings.some((reading) => isFound(Buffer.from(reading, 'base64').toString('latin1')));
+  return isFoundInBase64 || readings.some(isFound) || holdsKey(text);
 }
+
+/** A token of ours without its prefix has 49 characters: 66 in base64. */
+const leastInBase64 = 66;
 
 /**
  * V8 finds a text of no more than 250 characters in linear time. For a longer one it may begin again at each place, and who
@@ -197,11 +206,11 @@ export function holdsCredential(
 const soughtCharacters = 128;
 
 /** What is sought of credentials: of a long one the beginning, which has its random part or says what it is. */
-export function beginningsOf(credentials: readonly string[]): readonly string[] {
+export function listBeginnings(credentials: readonly string[]): readonly string[] {
   return [...new Set(credentials.map((credential) => credential.slice(0, soughtCharacters)))];
 }
 
 /** The text as it came and percent-decoded. A form writes a blank as `+`: no credential has a blank, so one here was a `+`. */
-export function readingsOf(text: string): readonly string[] {
+export function listReadings(text: string): readonly string[] {
   return decodings(text).map((decoded) => decoded.replaceAll(' ', '+'));
 }

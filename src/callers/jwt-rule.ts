@@ -214,7 +214,7 @@ function matchesOne(claims: Claims, claim: string, value: unknown, pattern: Clai
  * rule must match one of its patterns, a list (`email` is none) by any of its members. An e-mail address that is
  * malformed or not verified never matches.
  */
-export function misfitOf(claims: Claims, match: JwtRule['match']): string | undefined {
+export function findMisfit(claims: Claims, match: JwtRule['match']): string | undefined {
   return match.find(({ claim, patterns }) => {
     const value = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
     const values = Array.isArray(value) && claim !== 'email' ? value : [value];

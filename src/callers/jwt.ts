@@ -6,14 +6,14 @@ import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
-import { type Authenticated, personOf } from './caller.ts';
+import { type Authenticated, makePerson } from './caller.ts';
 import type { SignatureCheck } from './failures.ts';
 import {
   claimedOrigin,
   clockToleranceSeconds,
   expired,
+  findMisfit,
   type JwtRule,
-  misfitOf,
   whyNoLogin,
 } from './jwt-rule.ts';
 import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
@@ -139,7 +139,7 @@ export class JwtVerifier {
       const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
       const validFrom = ((result.claims.nbf ?? 0) - clockToleranceSeconds) * 1000;
       valid = { expiresAt, validFrom, keys: this.#keysAt(rule.jwks) };
-      const misfit = misfitOf(result.claims, rule.match);
+      const misfit = findMisfit(result.claims, rule.match);
       if (misfit === undefined) {
         const found = loginOf(authenticated, result.claims, each);
         this.#remembered.set(name, { result: found, ...valid });
@@ -245,7 +245,7 @@ function loginOf(authenticated: Authenticated, claims: JWTPayload, each: string 
   const isNamed = (typeof person === 'string' && person !== '') || typeof person === 'number';
   return {
     ...authenticated,
-    ...(isNamed && { caller: personOf(authenticated.caller, digestOf(String(person)).slice(0, 12)) }),
+    ...(isNamed && { caller: makePerson(authenticated.caller, digestOf(String(person)).slice(0, 12)) }),
     ...(typeof sub === 'string' && { subject: sub.slice(0, 200) }),
     expiresAt: exp * 1000,
   };

@@ -12,7 +12,7 @@ import {
   type JSONWebKeySet,
   type JWSHeaderParameters,
 } from 'jose';
-import { errorCode } from '../errors.ts';
+import { connectionFault, errorCode } from '../errors.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
 
 /** The keys can't be had, so nothing can be said about the token. */
@@ -212,25 +212,11 @@ const keySetTimeoutMs = 5_000;
 /** Why a key set cannot be had, in words for status and `check`. */
 export function describeKeySetFailure(error: unknown): string {
   const code = errorCode(error);
-  if (code !== undefined) return explained[code] ?? `it failed with ${code}`;
+  const [, words] = connectionFault(code ?? '') ?? [];
+  if (words !== undefined) return `its server ${words}`;
+  if (code !== undefined) return `it failed with ${code}`;
   return error instanceof Error ? error.message : 'it failed';
 }
-
-/** What is most often wrong, as whole clauses. Node's own messages for a name or a certificate say no more. */
-const explained: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'the connection was refused',
-  ECONNRESET: 'the connection was broken off',
-  ENOTFOUND: 'the host name is not known',
-  EAI_AGAIN: 'the host name cannot be looked up now',
-  ETIMEDOUT: 'the connection was not taken in time',
-  EPROTO: 'no TLS connection could be agreed on',
-  CERT_HAS_EXPIRED: 'its certificate has expired',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is signed by itself',
-  SELF_SIGNED_CERT_IN_CHAIN: 'its certificate is signed by an unknown authority',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'its certificate is signed by an unknown authority',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'its certificate is signed by an unknown authority',
-};
 
 /**
  * Fetches the text of a key set: 200 and nothing else (a redirect could lead anywhere), bounded in size and time. The

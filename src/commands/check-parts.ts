@@ -4,7 +4,7 @@
  */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { callersFileRules } from '../callers/callers-file.ts';
-import { callersOf } from '../callers/callers-snapshot.ts';
+import { callersTrusting } from '../callers/callers-snapshot.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, type WorkspaceConfig } from '../config/workspaces.ts';
@@ -110,7 +110,7 @@ async function tryLogins(config: Config): Promise<readonly LoginTrial[]> {
   const { countKeysAt, describeKeySetFailure } = await import('../callers/key-set.ts');
   return Promise.all(
     [...new Set(jwt.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
-      const login = { address, callers: callersOf(jwt, address) };
+      const login = { address, callers: callersTrusting(jwt, address) };
       try {
         const keys = await countKeysAt(address, proxyFor(config));
         if (keys > 0) return { ...login, ok: true, keys };

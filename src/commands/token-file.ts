@@ -73,13 +73,13 @@ export async function editCallers(file: string, edit: (text: string) => string):
 }
 
 /** What keeps a gateway from taking this text. */
-export function problemsOf(file: string, text: string, rules: CallersFileRules): readonly string[] {
+export function judgeCallersText(file: string, text: string, rules: CallersFileRules): readonly string[] {
   return inFile(file, readCallersFile(text, rules).problems);
 }
 
 /** Lists what keeps a gateway from taking this text; whether there is anything. */
 export function tellProblems(file: string, text: string, rules: CallersFileRules, io: TokenIo): boolean {
-  const problems = problemsOf(file, text, rules);
+  const problems = judgeCallersText(file, text, rules);
   if (problems.length === 0) return false;
   io.stderr(
     `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(', ')} as set here):\n`,

@@ -7,7 +7,7 @@ import { parseRfc3339 } from '../http/date.ts';
 import { visible } from '../log/text-lines.ts';
 import type { CallersFileArgs } from './token.ts';
 import {
-  problemsOf,
+  judgeCallersText,
   requireFile,
   requireText,
   rulesHere,
@@ -38,7 +38,7 @@ export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit
     const now = Date.now();
     if (args.json === true) {
       const callers = listCallers(text).map((caller) => jsonOf(caller, now));
-      io.stdout(`${JSON.stringify({ callers, problems: problemsOf(file, text, rules) }, null, 2)}\n`);
+      io.stdout(`${JSON.stringify({ callers, problems: judgeCallersText(file, text, rules) }, null, 2)}\n`);
       return 0;
     }
     const rows = listCallers(text).flatMap((caller) => rowsOf(caller, now));

@@ -5,7 +5,7 @@
 import { type Caller, isGranted } from '../callers/caller.ts';
 import type { CallerLimits } from '../callers/limit.ts';
 import type { Fields, InboundRequest, Reply } from '../edge/inbound.ts';
-import { basesOf, refuseMethod, usualBase } from '../edge/operation.ts';
+import { listBases, refuseMethod, usualBase } from '../edge/operation.ts';
 import { problemPage } from '../edge/problems.ts';
 import { documentFields, listed } from '../edge/reply-fields.ts';
 import { GatewayError } from '../errors.ts';
@@ -61,7 +61,7 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
       '/': handle('start-page', async (request) => {
         const { startDocument, startPage } = await import('./pages.ts');
         const anonymous = options.anonymous();
-        const [base = usualBase] = anonymous === undefined ? [] : basesOf(anonymous);
+        const [base = usualBase] = anonymous === undefined ? [] : listBases(anonymous);
         return (await prefersPage(request)) ? startPage(base) : json(startDocument(base));
       }),
       '/problems': handle('problem-list', async (request) => {
@@ -182,7 +182,7 @@ function factsFor(
     operations: caller === undefined ? operations : operations.filter(({ name }) => isGranted(caller, name)),
     admitsAnonymous: anonymous() !== undefined,
     requestTimeoutMs,
-    ...(reader === undefined ? {} : { bases: basesOf(reader) }),
+    ...(reader === undefined ? {} : { bases: listBases(reader) }),
   };
 }
 

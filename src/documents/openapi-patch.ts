@@ -2,9 +2,9 @@
  * What an operator knows of the upstream, put onto the API document: a JSON merge patch (RFC 7396) in OPENAPI_PATCH_FILE.
  * It is read and checked once, at the start.
  */
-import { readFileSync } from 'node:fs';
 import { didYouMean } from '../config/misspellings.ts';
-import { SettingError } from '../errors.ts';
+import { errorCode, SettingError } from '../errors.ts';
+import { NotAFileError, readTextSync } from '../files/read.ts';
 import type { Operation } from '../operations.ts';
 import { describeApi, type OpenApiDocument } from './openapi.ts';
 
@@ -40,21 +40,29 @@ const knownMembers = {
 export function readOpenApiPatch(file: string, operations: readonly Operation[]): OpenApiPatch {
   let text: string;
   try {
-    text = readFileSync(file, 'utf8');
+    text = readTextSync(file);
   } catch (error) {
-    throw new SettingError(`${setting}: cannot be read (${(error as NodeJS.ErrnoException).code})`);
+    const why = error instanceof NotAFileError ? error.message : `cannot be read (${errorCode(error)})`;
+    throw new SettingError(`${setting}: ${why}`);
   }
   const members = parse(text);
   if (!isObject(members)) throw new SettingError(`${setting}: must hold a JSON object`);
-  const document = describeApi({ operations, admitsAnonymous: false });
-  const problems = [
-    ...unknownPaths(members, document),
-    ...problemsIn(mergePatch(document, members) as JsonObject, Object.keys(document.paths)),
-  ];
+  const problems = problemsOf(members, operations);
   if (problems.length === 0) return { members };
   const more = problems.length - mostNamed;
   const named = problems.slice(0, mostNamed).map((problem) => `${setting}: ${problem}`);
   throw new SettingError(...named, ...(more > 0 ? [`${setting}: ${more} more problems`] : []));
+}
+
+function problemsOf(members: JsonObject, operations: readonly Operation[]): readonly string[] {
+  const document = describeApi({ operations, admitsAnonymous: false });
+  try {
+    const patched = mergePatch(document, members) as JsonObject;
+    return [...unknownPaths(members, document), ...problemsIn(patched, Object.keys(document.paths))];
+  } catch (error) {
+    if (error instanceof RangeError) return ['is nested too deeply'];
+    throw error;
+  }
 }
 
 /** The document with the patch on it. What is said of operations that are not in the document is left out. */

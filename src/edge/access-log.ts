@@ -5,7 +5,7 @@
  * refused. They are a caller's text, so they are searched: a credential that was put in the wrong place is not written
  * down. How they are shown stands in `log-members.ts`.
  */
-import { beginningsOf, readingsOf } from '../callers/credential.ts';
+import { listBeginnings, listReadings } from '../callers/credential.ts';
 import { GatewayError } from '../errors.ts';
 import { toHundredths } from '../exchange/figures.ts';
 import { andThen, type Layer } from '../exchange/layer.ts';
@@ -165,7 +165,7 @@ export function refusalFields(
   const isCredential = (reading: string): boolean =>
     tokenShape.test(reading) || holdsJwt(reading) || credentials.some((value) => reading.includes(value));
   const holdsAny = (text: string): boolean =>
-    credentials.length > maxCredentials || options.isSecret(text) || readingsOf(text).some(isCredential);
+    credentials.length > maxCredentials || options.isSecret(text) || listReadings(text).some(isCredential);
   const fields: Record<string, string> = {};
   if (peer !== undefined) fields['peer'] = canonicalAddress(peer);
   const note = (name: 'path' | 'host' | 'origin', text: string | undefined): void => {
@@ -212,7 +212,7 @@ function presentedCredentials(rawHeaders: readonly string[]): readonly string[] 
     if (!/authorization$|key$|token$|assertion$|^cookie$/i.test(name)) continue;
     values.push(...(rawHeaders[index + 1] ?? '').split(/[\s;,]+/));
   }
-  return beginningsOf(values.filter((value) => value.length >= leastCharacters));
+  return listBeginnings(values.filter((value) => value.length >= leastCharacters));
 }
 
 /**

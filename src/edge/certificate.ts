@@ -29,8 +29,12 @@ export interface CertificatePair {
   readonly validTo: string;
 }
 
-/** Older versions are refused (RFC 8996). */
-export const minTlsVersion = 'TLSv1.2';
+/** Older versions are refused (RFC 8996), and so are the ciphers of TLS 1.2 with CBC or without forward secrecy. */
+export const tlsRules = {
+  minVersion: 'TLSv1.2',
+  ciphers:
+    'TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:ECDHE+AESGCM:ECDHE+CHACHA20',
+} as const;
 
 /** Why a pair cannot be used, in plain words that name the settings and no value. */
 class CertificateError extends SettingError {
@@ -61,7 +65,7 @@ function pairOf({ certFile, keyFile }: CertificateFiles, cert: ReadFile, key: Re
   checkPair(certificate.value, privateKey.value);
   const pair = { cert: certificate.text, key: privateKey.text };
   try {
-    createSecureContext({ ...pair, minVersion: minTlsVersion });
+    createSecureContext({ ...pair, ...tlsRules });
   } catch {
     // OpenSSL's own messages may quote what it read.
     throw new CertificateError(

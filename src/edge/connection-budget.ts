@@ -185,7 +185,7 @@ export function connectionsWithin(limits: string, wanted: Omit<Connections, 'adm
 }
 
 /** The limits of this process; nothing where the system does not show them. */
-export function readLimits(): string {
+export function readProcessLimits(): string {
   try {
     return readFileSync('/proc/self/limits', 'latin1');
   } catch {

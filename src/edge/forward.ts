@@ -8,9 +8,9 @@ import { connectionOptions } from '../http/fields.ts';
 import type { HoldsCredential } from './authenticate.ts';
 import { type CallerContexts, PreferredWaitOver } from './caller-context.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { cacheFieldsOf, type PreparedReply, serverTiming } from './reply-fields.ts';
+import { listCacheFields, type PreparedReply, serverTiming } from './reply-fields.ts';
 import { type ContentCoding as Coding, chooseCoding, isNotModified } from './representation.ts';
-import { traceStateOf } from './request-ids.ts';
+import { readTraceState } from './request-ids.ts';
 
 export interface ForwardOptions {
   readonly contexts: CallerContexts;
@@ -62,13 +62,13 @@ export function forward(
       workspace.send(upstreamRequest, trace),
       (answer) => {
         context.release();
-        request.cacheFields = cacheFieldsOf(trace);
+        request.cacheFields = listCacheFields(trace);
         if (trace.cache?.hit !== true) setTimingFields(request, trace);
         return replyWith(answer, request, prepare(answer), trace.cache?.hit === true);
       },
       (error) => {
         context.release();
-        request.cacheFields = cacheFieldsOf(trace);
+        request.cacheFields = listCacheFields(trace);
         setTimingFields(request, trace);
         throw error instanceof PreferredWaitOver ? preferredWaitProblem() : error;
       },
@@ -132,7 +132,7 @@ function callerIdsOf(
   if (isNamed) ids['x-request-id'] = requestId;
   if (!isTraced) return ids;
   ids['traceparent'] = traceParent;
-  const state = traceStateOf(request.field('tracestate'));
+  const state = readTraceState(request.field('tracestate'));
   if (state !== undefined && !hopByHop.has('tracestate') && !holdsCredential(state, request)) {
     ids['tracestate'] = state;
   }

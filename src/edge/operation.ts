@@ -128,7 +128,7 @@ function workspaceOf(
 
 /** The same whether there is such a workspace or not. */
 function notGranted(caller: Caller | undefined): GatewayError {
-  const bases = caller === undefined ? [] : basesOf(caller);
+  const bases = caller === undefined ? [] : listBases(caller);
   return new GatewayError('caller-forbidden', {
     reason: 'a workspace that is not granted',
     detail:
@@ -170,7 +170,7 @@ export function baseOfWorkspace(name: string): string {
 }
 
 /** The paths of the base addresses that this caller may use, the usual one first. */
-export function basesOf({ workspaces, usualWorkspace }: Caller): readonly string[] {
+export function listBases({ workspaces, usualWorkspace }: Caller): readonly string[] {
   const named = [...workspaces].filter((name) => name !== unnamedWorkspace);
   return [...(usualWorkspace === undefined ? [] : [usualBase]), ...named.map(baseOfWorkspace)];
 }

@@ -237,7 +237,7 @@ const slots = 64;
 const hits: (HitFields | undefined)[] = Array.from({ length: slots }, () => undefined);
 
 /** `Cache-Status` (RFC 9211) and `Age`, from what the cache wrote on the trace; the same list for many hits. */
-export function cacheFieldsOf({ cache, ageSeconds }: Trace): Fields {
+export function listCacheFields({ cache, ageSeconds }: Trace): Fields {
   if (cache === undefined) return [];
   const { hit, ttlSeconds, detail } = cache;
   if (!hit || ttlSeconds === undefined || detail !== undefined) return listOf(cache, ageSeconds);

@@ -37,7 +37,7 @@ export function identifyRequest(holdsCredential: HoldsCredential): Layer<Inbound
         typeof given === 'string' && requestIdGrammar.test(given) && !holdsCredential(given, request);
       trace.requestId = isTaken ? given : newRequestId();
       request.setHeader('x-request-id', trace.requestId);
-      const parent = traceParentOf(request.field('traceparent'));
+      const parent = readTraceParent(request.field('traceparent'));
       if (parent !== undefined && !holdsCredential(parent, request)) trace.traceParent = parent;
       return next(request, trace);
     };
@@ -52,7 +52,7 @@ const parent =
  * A later version may carry more members, of any length. It is sent as the version we know, with the one flag that
  * all versions share: `sampled` (section 3.2.4).
  */
-export function traceParentOf(value: string | undefined): string | undefined {
+export function readTraceParent(value: string | undefined): string | undefined {
   const found = value === undefined ? null : parent.exec(value);
   if (found === null) return undefined;
   const [, version, ids, flags = '00', more] = found;
@@ -71,7 +71,7 @@ const stateMember =
  * The `tracestate` to send for the one that came, repeated lines joined by commas; `undefined` where it is empty,
  * too long or malformed (section 3.3). It is dropped as a whole: a part of it would be a statement that its sender did not make.
  */
-export function traceStateOf(value: string | undefined): string | undefined {
+export function readTraceState(value: string | undefined): string | undefined {
   if (value === undefined || value.length > maxStateLength) return undefined;
   const parts = value.split(',');
   if (parts.length > maxStateMembers) return undefined;

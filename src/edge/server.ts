@@ -13,7 +13,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { type RefusalFields, readRefusedHead, refusalFields } from './access-log.ts';
-import { type CertificatePair, minTlsVersion } from './certificate.ts';
+import { type CertificatePair, tlsRules } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
 import { endAndLinger, followConnections } from './listen.ts';
@@ -136,7 +136,7 @@ export function replaceCertificate(server: Server, certificate: CertificatePair)
 
 function secureOptions({ cert, key }: CertificatePair): SecureContextOptions {
   // A caller that may ask for another handshake (TLS 1.2) makes OpenSSL keep another 128 KiB, which no count of bytes shows.
-  return { cert, key, minVersion: minTlsVersion, secureOptions: constants.SSL_OP_NO_RENEGOTIATION };
+  return { cert, key, ...tlsRules, secureOptions: constants.SSL_OP_NO_RENEGOTIATION };
 }
 
 /** Takes what Node's parser makes of connections: hands requests on, and refuses everything else. */

@@ -11,7 +11,7 @@ import type { Agent } from 'node:https';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls';
-import { errorCode, type ProxyErrorType, SettingError } from '../errors.ts';
+import { connectionFault, errorCode, type ProxyErrorType, SettingError } from '../errors.ts';
 import { hostFromUrl, hostInUrl, isLoopbackHost, type NoProxy, type ProxyAddress } from '../http/address.ts';
 
 /** What makes the way out. */
@@ -198,11 +198,15 @@ export class OutboundProxy {
 
   #failure(error: unknown): ProxyError {
     const code = errorCode(error) ?? '';
-    const [what, type] = failures[code] ?? [];
-    if (what !== undefined && type !== undefined) return this.#error(what, type);
+    if (code === 'HPE_HEADER_OVERFLOW')
+      return this.#error('answered CONNECT with too large a head', 'http_protocol_error');
     if (code.startsWith('HPE_')) return this.#error('does not answer CONNECT in HTTP', 'http_protocol_error');
     if (/CERT|SSL|TLS|EPROTO/.test(code))
       return this.#error(`gave no TLS connection (${code})`, 'tls_protocol_error');
+    const [type, words] = connectionFault(code) ?? [];
+    if (type === 'connection_terminated')
+      return this.#error('closed the connection before it answered CONNECT', type);
+    if (type !== undefined && words !== undefined) return this.#error(words, type);
     return this.#error(`failed (${code || 'unknown'})`, 'connection_refused');
   }
 
@@ -210,16 +214,6 @@ export class OutboundProxy {
     return new ProxyError(`the proxy ${this.#described} ${what}`, type);
   }
 }
-
-const failures: Readonly<Record<string, readonly [what: string, type: ProxyErrorType]>> = {
-  ECONNREFUSED: ['refused the connection', 'connection_refused'],
-  ECONNRESET: ['closed the connection before it answered CONNECT', 'connection_terminated'],
-  EPIPE: ['closed the connection before it answered CONNECT', 'connection_terminated'],
-  ENOTFOUND: ['has a host name that is not known', 'dns_error'],
-  EAI_AGAIN: ['has a host name that cannot be looked up now', 'dns_error'],
-  ETIMEDOUT: ['did not take the connection in time', 'connection_timeout'],
-  HPE_HEADER_OVERFLOW: ['answered CONNECT with too large a head', 'http_protocol_error'],
-};
 
 function basic(credentials: string): string {
   return `Basic ${Buffer.from(credentials).toString('base64')}`;

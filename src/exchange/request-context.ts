@@ -26,7 +26,7 @@ export function callerOfFlow(name: string): string {
 }
 
 /** What tells flows apart: a caller's background refreshes are a flow of their own. */
-export function flowNameOf({ name, background }: Flow): string {
+export function flowNameOf({ name, background }: Pick<Flow, 'name' | 'background'>): string {
   return `${background ? '-' : '+'}${name}`;
 }
 

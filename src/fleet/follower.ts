@@ -1,6 +1,6 @@
-/** A follower's side of shared turns: the requests that wait here, what to report of them, and the turns that it got. */
+/** A follower's side of shared turns: what to report of the requests that wait here, and the turns that it got. */
 import type { Flow } from '../exchange/request-context.ts';
-import type { Queued } from '../gate/fair-queue.ts';
+import type { FairQueue, Queued } from '../gate/fair-queue.ts';
 import type { GateRecord } from '../gate/pacer.ts';
 import type { Outcome, Permit } from '../gate/scheduler.ts';
 import { type Announcement, type FlowKey, flowKey, parseFlow, type Report } from './gate-messages.ts';
@@ -13,7 +13,7 @@ export class Follower<T extends Queued> {
   readonly term: number;
   readonly leader: string;
   heardMs: number;
-  readonly #own: OwnRequests<T>;
+  readonly #queue: FairQueue<T>;
   readonly #turns: (readonly [number: number, flow: FlowKey])[] = [];
   readonly #inFlight = new Map<Permit, number>();
   readonly #changed = new Set<FlowKey>();
@@ -25,17 +25,18 @@ export class Follower<T extends Queued> {
   #seen = 0;
 
   /**
+   * @param queue what waits at this gateway
    * @param sentBefore attempts that this gateway has sent freely before the leader's first 429
    * @param alone what it has used of a told limit by itself
    */
   constructor(
-    own: OwnRequests<T>,
+    queue: FairQueue<T>,
     { term, from }: Pick<Announcement, 'term' | 'from'>,
     sentBefore: number,
     alone: KnownWindows | undefined,
     nowMs: number,
   ) {
-    this.#own = own;
+    this.#queue = queue;
     this.term = term;
     this.leader = from;
     this.heardMs = nowMs;
@@ -58,8 +59,8 @@ export class Follower<T extends Queued> {
   nextTurn(): { readonly request: T; readonly flow: Flow; readonly number: number } | undefined {
     for (let turn = this.#turns.shift(); turn !== undefined; turn = this.#turns.shift()) {
       const [number, key] = turn;
-      const request = this.#own.oldest(key);
       const flow = parseFlow(key);
+      const [request] = flow === undefined ? [] : this.#queue.waitingIn(flow);
       if (request !== undefined && flow !== undefined) {
         this.#seen = Math.max(this.#seen, number);
         return { request, flow, number };
@@ -112,9 +113,9 @@ export class Follower<T extends Queued> {
   report(id: string, nowMs: number): Report | undefined {
     const isFull = nowMs - this.#reported.fullMs >= fullEveryMs && this.#hasNews();
     if (!isFull && this.#changed.size + this.#ended.length + this.#throttled.length === 0) return undefined;
-    const waiting = isFull
-      ? this.#own.counts()
-      : [...this.#changed].map((key): [FlowKey, number] => [key, this.#own.count(key)]);
+    const changed = [...this.#changed].flatMap((key) => parseFlow(key) ?? []);
+    const flows = isFull ? [...this.#queue.flows()] : changed;
+    const waiting = flows.map((flow) => [flowKey(flow), this.#queue.waitingIn(flow).length] as const);
     if (isFull) this.#reported.fullMs = nowMs;
     this.#reported.wasEmpty = this.#isIdle();
     this.#reported.number += 1;
@@ -138,7 +139,7 @@ export class Follower<T extends Queued> {
   }
 
   #isIdle(): boolean {
-    return this.#own.size === 0 && this.#inFlight.size === 0;
+    return this.#queue.size === 0 && this.#inFlight.size === 0;
   }
 
   /** Turns that came before the 429 are given back, and those that the leader gave before it knew. */
@@ -156,64 +157,4 @@ export class Follower<T extends Queued> {
 function writtenAt({ windows: { ended, inFlight }, atMs }: KnownWindows, nowMs: number): SharedWindows {
   const sinceMs = nowMs - atMs;
   return { ended: ended.map((cells) => cells.map(([agoMs, count]) => [agoMs + sinceMs, count])), inFlight };
-}
-
-/** The requests that wait at this gateway, by flow. */
-export class OwnRequests<T extends Queued> {
-  /** The flows that each request was added with: its context is live and may have changed since. */
-  readonly #keys = new Map<T, readonly FlowKey[]>();
-  readonly #byFlow = new Map<FlowKey, Set<T>>();
-
-  get all(): Iterable<T> {
-    return this.#keys.keys();
-  }
-
-  get size(): number {
-    return this.#keys.size;
-  }
-
-  /** @returns its flows */
-  add(request: T): readonly FlowKey[] {
-    const keys = request.context.flows.map(flowKey);
-    this.#keys.set(request, keys);
-    for (const key of keys) {
-      const same = this.#byFlow.get(key);
-      if (same === undefined) this.#byFlow.set(key, new Set([request]));
-      else same.add(request);
-    }
-    return keys;
-  }
-
-  /** @returns its flows; `undefined` where it did not wait */
-  remove(request: T): readonly FlowKey[] | undefined {
-    const keys = this.#keys.get(request);
-    this.#keys.delete(request);
-    for (const key of keys ?? []) {
-      const same = this.#byFlow.get(key);
-      same?.delete(request);
-      if (same?.size === 0) this.#byFlow.delete(key);
-    }
-    return keys;
-  }
-
-  oldest(key: FlowKey): T | undefined {
-    let oldest: T | undefined;
-    for (const request of this.#byFlow.get(key) ?? []) {
-      if (oldest === undefined || request.arrivedMs < oldest.arrivedMs) oldest = request;
-    }
-    return oldest;
-  }
-
-  count(key: FlowKey): number {
-    return this.#byFlow.get(key)?.size ?? 0;
-  }
-
-  counts(): [FlowKey, number][] {
-    return [...this.#byFlow].map(([key, { size }]) => [key, size]);
-  }
-
-  clear(): void {
-    this.#keys.clear();
-    this.#byFlow.clear();
-  }
 }

@@ -18,14 +18,24 @@ function program(keyCount: number, text: string) {
 
 /**
  * Gets what a gateway may have written. Another program may write hundreds of megabytes under our names: what is longer
- * than ours are is not sent, for it would end each gateway that reads it.
+ * than ours are is not sent, for it would end each gateway that reads it. What is of another kind than ours is not there,
+ * and gives way to ours: left in its place it would end the sharing for good.
  */
 const get = `
 local function get(key, most)
-  return redis.call('STRLEN', key) <= most and redis.call('GET', key)
+  local length = redis.pcall('STRLEN', key)
+  return type(length) == 'number' and length <= most and redis.call('GET', key)
 end
 local function purge(key, what)
-  return redis.call('HSTRLEN', key, what) <= 64 and redis.call('HGET', key, what)
+  local length = redis.pcall('HSTRLEN', key, what)
+  return type(length) == 'number' and length <= 64 and redis.call('HGET', key, what)
+end
+local function put(command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if type(reply) == 'table' and string.sub(reply.err, 1, 9) == 'WRONGTYPE' then
+    redis.call('DEL', key)
+    redis.call(command, key, ...)
+  end
 end`;
 /** An answer of 1 MiB with its fields, sealed. */
 const answerBytes = 2 ** 21;
@@ -66,8 +76,8 @@ return {answer, purges[1], purges[2], false, ARGV[1]}`,
   /** Keys: the turn. Values: the id of the exchange, how long the turn lasts from now in ms, the turn with its new time. */
   renew: program(
     1,
-    `
-local holder = redis.call('GET', KEYS[1])
+    `${get}
+local holder = get(KEYS[1], ${lineBytes})
 if not holder or string.sub(holder, 1, string.len(ARGV[1])) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[2])
 return 1`,
@@ -76,8 +86,8 @@ return 1`,
   /** Gives a turn back and tells all gateways. Keys: the turn. Values: the id of the exchange, the channel, the read. */
   release: program(
     1,
-    `
-local holder = redis.call('GET', KEYS[1])
+    `${get}
+local holder = get(KEYS[1], ${lineBytes})
 if holder and string.sub(holder, 1, string.len(ARGV[1])) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return redis.call('PUBLISH', ARGV[2], ARGV[1] .. ' ' .. ARGV[3])`,
   ),
@@ -90,15 +100,15 @@ return redis.call('PUBLISH', ARGV[2], ARGV[1] .. ' ' .. ARGV[3])`,
    */
   purge: program(
     1,
-    `
+    `${get}
 local id = ARGV[4]
 if id then
-  if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[5] then return false end
+  if (purge(KEYS[1], ARGV[1]) or '') ~= ARGV[5] then return false end
 else
   local time = redis.call('TIME')
   id = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) .. '-' .. ARGV[2]
 end
-redis.call('HSET', KEYS[1], ARGV[1], id)
+put('HSET', KEYS[1], ARGV[1], id)
 redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. id)
 return id`,
   ),
@@ -123,7 +133,7 @@ return ids`,
     `${get}
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZADD', KEYS[1], ms, ARGV[1])
+put('ZADD', KEYS[1], ms, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ms - ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[3] * 10)
 redis.call('SET', ARGV[4] .. ARGV[1], ARGV[2], 'PX', ARGV[3])

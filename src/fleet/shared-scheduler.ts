@@ -20,7 +20,7 @@ import {
   type SchedulerOptions,
   type Scheduling,
 } from '../gate/scheduler.ts';
-import { Follower, OwnRequests } from './follower.ts';
+import { Follower } from './follower.ts';
 import {
   type Announcement,
   flowKey,
@@ -49,11 +49,10 @@ const leaderSilentMs = 500;
 export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   readonly #options: SharedSchedulerOptions;
   readonly #inner: Scheduler<T | RemoteRequest>;
-  readonly #own = new OwnRequests<T>();
   #role: SharedGateSnapshot['role'] = 'alone';
   #leader: Leader<T> | undefined;
   /** Kept while its leader is silent. */
-  #follower: Follower<T> | undefined;
+  #follower: Follower<T | RemoteRequest> | undefined;
   readonly #known: KnownLimit<T | RemoteRequest>;
   /** Since when this gateway works by itself. */
   #aloneSinceMs: number | undefined;
@@ -96,21 +95,18 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   }
 
   enter(request: T, nowMs: number): readonly Rejected<T>[] {
-    const keys = this.#own.add(request);
     const rejected = this.#keepOwn(this.#inner.enter(request, nowMs));
-    this.#follower?.changed(keys);
-    this.#changed();
+    this.#tell(request.context.flows);
     return rejected;
   }
 
   leave(request: T): boolean {
-    this.#forget(request);
+    this.#tell(this.#inner.queue.flowsOf(request));
     return this.#inner.leave(request);
   }
 
   moved(request: T): void {
-    if (!this.#forget(request)) return;
-    this.#follower?.changed(this.#own.add(request));
+    this.#tell([...this.#inner.queue.flowsOf(request), ...request.context.flows]);
     this.#inner.moved(request);
   }
 
@@ -120,7 +116,6 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   clear(): readonly T[] {
     const all = this.#inner.clear();
-    this.#own.clear();
     this.#changed();
     return all.filter((request): request is T => !isRemote(request));
   }
@@ -134,10 +129,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       const next = this.#inner.next(nowMs);
       if (!('permit' in next)) return next;
       const { request, permit } = next;
-      if (!isRemote(request)) {
-        this.#own.remove(request);
-        return { request, permit };
-      }
+      if (!isRemote(request)) return { request, permit };
       this.#leader?.give(request, permit);
       this.#turns.given += 1;
       this.#changed();
@@ -155,12 +147,13 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const snapshot = this.#inner.snapshot(nowMs);
     const known = this.#role === 'follows' ? this.#known.perMs : undefined;
     const given = this.#leader?.turnsOut ?? 0;
+    const own = this.#inner.queue.inOrder().filter((request) => !isRemote(request));
     return {
       ...snapshot,
       attemptsPerSecond: known === undefined ? snapshot.attemptsPerSecond : known * 1_000,
       inFlight: snapshot.inFlight - given,
-      waiting: this.#own.size,
-      callers: queuesByCaller([...this.#own.all], nowMs),
+      waiting: own.length,
+      callers: queuesByCaller(own, nowMs),
       attempts: snapshot.attempts - this.#turns.given,
       refusals: snapshot.refusals - this.#turns.throttled,
     };
@@ -278,7 +271,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const turn = this.#follower?.nextTurn();
     if (turn === undefined) return { request: undefined, untilMs: undefined };
     const { request, flow, number } = turn;
-    const keys = this.#own.remove(request) ?? [];
+    const keys = this.#inner.queue.flowsOf(request).map(flowKey);
     // That it waits in this flow no longer is known to the leader.
     this.#follower?.changed(keys.filter((key) => key !== flowKey(flow)));
     this.#inner.leave(request);
@@ -288,7 +281,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#follower?.sent(number, permit);
     this.#turns.taken += 1;
     this.#changed();
-    return { request, permit };
+    // Nothing of other gateways waits at one that follows.
+    return { request: request as T, permit };
   }
 
   #outgoingOfLeader(nowMs: number): Outgoing {
@@ -343,7 +337,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (this.#follower?.term !== leader.term) {
       const isFirst = record.perMs === 0 && record.marks[0] !== undefined;
       const sentBefore = isFirst ? this.#inner.counts.sent - (record.marks[0]?.sent ?? 0) : 0;
-      this.#follower = new Follower(this.#own, leader, sentBefore, alone, nowMs);
+      this.#follower = new Follower(this.#inner.queue, leader, sentBefore, alone, nowMs);
       this.#follower.tellCooldown(record, nowMs);
       this.#known.told();
     }
@@ -379,18 +373,15 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
         this.#leader?.dropped(request);
         return [];
       }
-      this.#forget(request);
+      this.#tell(request.context.flows);
       return [{ request, ...why }];
     });
   }
 
-  /** @returns whether it waited */
-  #forget(request: T): boolean {
-    const keys = this.#own.remove(request);
-    if (keys === undefined) return false;
-    this.#follower?.changed(keys);
+  /** How much waits in these flows has changed. */
+  #tell(flows: readonly Flow[]): void {
+    this.#follower?.changed(flows.map(flowKey));
     this.#changed();
-    return true;
   }
 
   /** Costs nothing where nothing is limited. */

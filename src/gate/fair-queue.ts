@@ -57,7 +57,17 @@ export class FairQueue<T extends Queued> {
 
   /** Its requests and its background refreshes. */
   sizeOf(name: string): number {
-    return ['+', '-'].reduce((sum, sign) => sum + (this.#backlogs.get(sign + name)?.waiting.length ?? 0), 0);
+    return [true, false].reduce((sum, background) => sum + this.waitingIn({ name, background }).length, 0);
+  }
+
+  /** The oldest first. */
+  waitingIn(flow: Pick<Flow, 'name' | 'background'>): readonly T[] {
+    return this.#backlogs.get(flowNameOf(flow))?.waiting ?? [];
+  }
+
+  /** Those that the request waits in: its context may name others by now. */
+  flowsOf(request: T): readonly Flow[] {
+    return (this.#queuedIn.get(request) ?? []).map(({ flow }) => flow);
   }
 
   /** Within a flow the oldest goes first, so that a request that was answered with 429 returns to its old place. */
@@ -138,7 +148,7 @@ export class FairQueue<T extends Queued> {
       const busy = [...this.#backlogs.values()].filter(({ waiting }) => waiting.length > 0);
       const { flow, waiting } = busy.reduce((last, one) => (lastTag(one) > lastTag(last) ? one : last));
       const request = waiting.at(-1) as T;
-      const others = (this.#queuedIn.get(request) ?? []).map((one) => one.flow).filter((one) => one !== flow);
+      const others = this.flowsOf(request).filter((one) => one !== flow);
       this.remove(request);
       if (others.length === 0) return request;
       this.add(request, others);

@@ -26,8 +26,8 @@ import {
   type Connections,
   connectionBytesWithin,
   connectionsWithin,
-  readLimits,
   readMemory,
+  readProcessLimits,
 } from '../edge/connection-budget.ts';
 import { idleConnectionBytes } from '../edge/connections.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
@@ -133,7 +133,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const readAdminToken = openAdminToken(config, environment);
   // Once, so that a wrong setting is told of at the start.
   await readAdminToken?.();
-  const connections = connectionsWithin(readLimits(), {
+  const connections = connectionsWithin(readProcessLimits(), {
     callers: config.MAX_CONNECTIONS,
     upstream: connectionBudget(config).all,
   });

@@ -8,6 +8,9 @@
  *
  * Either way `length` is the number of bytes.
  */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+
 export type Payload = Buffer | string;
 
 /** With its head still within what libuv writes from the stack: 16 KiB. */
@@ -41,6 +44,29 @@ const slabBytes = 16 * 1_024;
 const sharedBytesTolerated = 1_024;
 const noSlab = Buffer.alloc(0);
 
+/** So many bytes of copied pieces may lie dead before V8 collects them. */
+const deadBytesTolerated = 2 * 2 ** 20;
+let deadBytes = 0;
+let collectYoung: (() => void) | undefined;
+
+/**
+ * Makes V8 collect young objects each time that so many bytes were copied. The pieces lie outside its heap: by itself it
+ * collects tens of MiB of them, together with all old objects, and far more where it has little processor time. It costs
+ * nothing: old objects are collected less often.
+ */
+function collectPieces(copiedBytes: number): void {
+  deadBytes += copiedBytes;
+  if (deadBytes < deadBytesTolerated) return;
+  deadBytes = 0;
+  if (collectYoung === undefined) {
+    // V8 gives it to contexts that are made after the flag was set.
+    setFlagsFromString('--expose-gc');
+    const gc = runInNewContext('gc') as NonNullable<typeof globalThis.gc>;
+    collectYoung = () => gc({ type: 'minor' });
+  }
+  collectYoung();
+}
+
 /**
  * A body that comes in pieces. Each is copied to those before it: of a body that comes byte by byte the pieces would take a
  * hundred times its length, and a piece may be a window on all that was read with it.
@@ -70,6 +96,7 @@ export class GatheredBytes {
       at += copied;
       this.#used += copied;
     }
+    collectPieces(piece.length);
   }
 
   /** In as few buffers as they were put into. */

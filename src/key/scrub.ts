@@ -113,11 +113,17 @@ export class Scrubber {
   }
 
   async #firstInLarge(text: Payload): Promise<Key | undefined> {
-    for (const found of this.#search(this.#copyOf(text), text.length)) {
-      if (found) return found.owner;
-      await setImmediate();
+    const copy = this.#copyOf(text);
+    try {
+      for (const found of this.#search(copy, text.length)) {
+        if (found) return found.owner;
+        await setImmediate();
+      }
+      return undefined;
+    } finally {
+      // Gives its memory back now: V8 would let several of these lie.
+      (copy.buffer as ArrayBuffer).transfer(0);
     }
-    return undefined;
   }
 
   /**

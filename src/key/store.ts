@@ -1,5 +1,5 @@
 /** What a place that keeps the key must be able to do, how it says that it cannot, and what of its text is a key. */
-import { errorCode, SettingError } from '../errors.ts';
+import { connectionFault, errorCode, SettingError } from '../errors.ts';
 import { ProxyError } from '../exchange/proxy.ts';
 import { NotAFileError } from '../files/read.ts';
 
@@ -32,7 +32,8 @@ export function describeFailure(error: unknown): string {
   if (error instanceof ProxyError) return `cannot be reached: ${error.message}`;
   if (error instanceof Error && error.name === 'AbortError') return 'did not answer in time';
   const code = errorCode(error) ?? '';
-  return explained[code] ?? (/^[A-Z][A-Z0-9_]{2,40}$/.test(code) ? `failed with ${code}` : 'failed');
+  const known = explained[code] ?? connectionFault(code)?.[1];
+  return known ?? (/^[A-Z][A-Z0-9_]{2,40}$/.test(code) ? `failed with ${code}` : 'failed');
 }
 
 const explained: Readonly<Record<string, string>> = {
@@ -44,15 +45,7 @@ const explained: Readonly<Record<string, string>> = {
   ELOOP: 'is a link that leads in a circle',
   EMFILE: 'cannot be used: the process has too many files open',
   ENFILE: 'cannot be used: the machine has too many files open',
-  ECONNREFUSED: 'refused the connection',
-  ECONNRESET: 'broke off the connection',
-  ENOTFOUND: 'has a host name that is not known',
-  EAI_AGAIN: 'has a host name that cannot be looked up now',
-  UND_ERR_CONNECT_TIMEOUT: 'did not answer in time',
-  UND_ERR_HEADERS_TIMEOUT: 'did not answer in time',
-  UND_ERR_BODY_TIMEOUT: 'did not answer in time',
   UND_ERR_ABORTED: 'did not answer in time',
-  UND_ERR_SOCKET: 'broke off the connection',
   ABORT_ERR: 'did not answer in time',
 };
 

@@ -7,6 +7,7 @@
  */
 
 import type { AccessLine, RefusalFields } from '../edge/access-log.ts';
+import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf, usualBase } from '../edge/operation.ts';
 import { toHundredths } from '../exchange/figures.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
@@ -182,11 +183,12 @@ function problemLogger(onProblem: (reason: string) => void): object {
   };
 }
 
-/** The message of an error that the SDK has made a JSON text of. */
+/** The message of an error that the SDK has made a JSON text of. The words of an answer may quote what was sent. */
 function messageIn(text: string): string {
   try {
-    const { message } = JSON.parse(text) as { message?: unknown };
-    return typeof message === 'string' ? message : 'unknown';
+    const { message, code } = JSON.parse(text) as { message?: unknown; code?: unknown };
+    if (/^\d{3}$/.test(String(code))) return `the collector answered ${code}`;
+    return typeof message === 'string' ? shownLibraryText(message) : 'unknown';
   } catch {
     return text.slice(0, 200);
   }

@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { GatewayError, type ProblemCode, type ProxyErrorType } from '../errors.ts';
+import { connectionFault, GatewayError, type ProblemCode, type ProxyErrorType } from '../errors.ts';
 import { type Answer, hasNoContent, type SignedRequest } from '../exchange/exchange.ts';
 import { ProxyError } from '../exchange/proxy.ts';
 import type { ContextWatcher } from '../exchange/request-context.ts';
@@ -301,44 +301,24 @@ function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error('the exchange was given up');
 }
 
-/** What can go wrong between us and the upstream, by the codes of Node, OpenSSL and undici. */
 type Sorted = readonly [code: ProblemCode, proxyError: ProxyErrorType];
 
-const byCode: Readonly<Record<string, Sorted>> = {
-  ECONNREFUSED: ['upstream-unreachable', 'connection_refused'],
-  ENOTFOUND: ['upstream-unreachable', 'dns_error'],
-  EAI_AGAIN: ['upstream-unreachable', 'dns_error'],
-  EAI_FAIL: ['upstream-unreachable', 'dns_error'],
-  EAI_NODATA: ['upstream-unreachable', 'dns_error'],
-  ETIMEDOUT: ['upstream-timeout', 'connection_timeout'],
-  UND_ERR_CONNECT_TIMEOUT: ['upstream-timeout', 'connection_timeout'],
-  UND_ERR_HEADERS_TIMEOUT: ['upstream-timeout', 'http_response_timeout'],
-  UND_ERR_BODY_TIMEOUT: ['upstream-timeout', 'http_response_timeout'],
-  UND_ERR_HEADERS_OVERFLOW: ['upstream-invalid-response', 'http_response_header_section_size'],
-  UND_ERR_RES_EXCEEDED_MAX_SIZE: ['upstream-invalid-response', 'http_response_body_size'],
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: ['upstream-invalid-response', 'http_response_incomplete'],
-  EPROTO: ['upstream-unreachable', 'tls_protocol_error'],
-  DEPTH_ZERO_SELF_SIGNED_CERT: ['upstream-unreachable', 'tls_certificate_error'],
-  SELF_SIGNED_CERT_IN_CHAIN: ['upstream-unreachable', 'tls_certificate_error'],
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: ['upstream-unreachable', 'tls_certificate_error'],
-  UNABLE_TO_GET_ISSUER_CERT: ['upstream-unreachable', 'tls_certificate_error'],
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: ['upstream-unreachable', 'tls_certificate_error'],
-  HOSTNAME_MISMATCH: ['upstream-unreachable', 'tls_certificate_error'],
-  INVALID_PURPOSE: ['upstream-unreachable', 'tls_certificate_error'],
+/** What undici finds wrong with an answer. */
+const invalidAnswers: Readonly<Record<string, ProxyErrorType>> = {
+  UND_ERR_HEADERS_OVERFLOW: 'http_response_header_section_size',
+  UND_ERR_RES_EXCEEDED_MAX_SIZE: 'http_response_body_size',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'http_response_incomplete',
 };
 
 /** How far an exchange had come when it failed. */
 type Progress = 'connecting' | 'sent' | 'begun';
 
 function sortFailure(code: string, progress: Progress): Sorted {
-  const known = byCode[code];
-  if (known !== undefined) return known;
-  if (code.startsWith('CERT_') || code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
-    return ['upstream-unreachable', 'tls_certificate_error'];
-  }
-  if (code.startsWith('ERR_SSL') || code.startsWith('ERR_TLS'))
-    return ['upstream-unreachable', 'tls_protocol_error'];
-  if (code.startsWith('HPE_')) return ['upstream-invalid-response', 'http_protocol_error'];
+  const invalid = code.startsWith('HPE_') ? 'http_protocol_error' : invalidAnswers[code];
+  if (invalid !== undefined) return ['upstream-invalid-response', invalid];
+  const [type] = connectionFault(code) ?? [];
+  if (type !== undefined && type !== 'connection_terminated')
+    return [type.endsWith('_timeout') ? 'upstream-timeout' : 'upstream-unreachable', type];
   if (progress === 'connecting') return ['upstream-unreachable', 'connection_refused'];
   // A connection that breaks off before the answer has begun may be tried again; one that breaks off during it leaves an
   // incomplete answer.

@@ -44,7 +44,7 @@ export interface Ended extends Required<Scope> {
 }
 
 /** The failures of a circuit since its last success. */
-export interface Failures {
+export interface RecentFailures {
   readonly count: number;
   /** Of these, failures to connect. */
   readonly unreachable: number;
@@ -56,10 +56,10 @@ export interface Failures {
 
 /** `undefined` where there are none. */
 export function failuresAfter(
-  before: Failures | undefined,
+  before: RecentFailures | undefined,
   scope: Scope,
   attempt: Ended,
-): Failures | undefined {
+): RecentFailures | undefined {
   const effect = effects[attempt.ending][scope.operation === undefined ? 'whole' : 'part'];
   if (effect === 'nothing') return before;
   if (effect === 'success') return undefined;
@@ -75,12 +75,12 @@ export function failuresAfter(
 }
 
 /** Whether there are only failures lately, of one caller or of several. */
-export function isFailing(failures: Failures | undefined): boolean {
+export function isFailing(failures: RecentFailures | undefined): boolean {
   if (failures === undefined || failures.count < openAfterFailures) return false;
   return failures.last.atMs - failures.first.atMs >= openAfterMs;
 }
 
-export function isOpen(failures: Failures | undefined, { operation, caller }: Scope): boolean {
+export function isOpen(failures: RecentFailures | undefined, { operation, caller }: Scope): boolean {
   if (failures === undefined || !isFailing(failures)) return false;
   if (failures.unreachable >= openAfterFailures) return true;
   const isForCaller = caller !== undefined || failures.ofSeveralCallers;
@@ -93,7 +93,7 @@ export function waitAfter(beforeMs: number, isTrial: boolean): number {
 }
 
 /** @param wasSent whether an attempt was made: a deadline that ends in a queue says nothing about the upstream */
-export function endingOf(result: Ended['result'], wasSent: boolean): Ending {
+export function judgeEnding(result: Ended['result'], wasSent: boolean): Ending {
   if (typeof result === 'number') {
     if (result < 500) return 'answered';
     return result >= 502 && result <= 504 ? 'unanswered' : 'broken';

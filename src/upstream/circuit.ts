@@ -42,7 +42,7 @@ export interface CircuitSnapshot extends BreakerSnapshot {
 
 interface Breaker {
   readonly scope: rules.Scope;
-  failures: rules.Failures | undefined;
+  failures: rules.RecentFailures | undefined;
 }
 
 interface Operation extends Breaker {
@@ -152,7 +152,7 @@ export class Circuit {
 
   /** Applies an attempt that has ended to its read and to the circuits of that read. */
   #settle(read: Read, isTrial: boolean, result: rules.Ended['result'], wasSent: boolean): void {
-    const ending = rules.endingOf(result, wasSent);
+    const ending = rules.judgeEnding(result, wasSent);
     // Sent before the circuit opened: it says nothing of the upstream as it is now.
     if (ending === 'unknown' || (!isTrial && openOf(read) !== undefined)) return;
     const { operation, caller } = read;
@@ -194,7 +194,7 @@ function refusal(read: Read): GatewayError {
 function shown(
   isOpen: boolean,
   failuresInARow: number,
-  failures: rules.Failures | undefined,
+  failures: rules.RecentFailures | undefined,
   reads: readonly Read[],
 ): BreakerSnapshot {
   const lastFailure = failures === undefined ? null : inAWord(failures.last.result);

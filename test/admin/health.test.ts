@@ -47,7 +47,7 @@ const loginsAre = (...logins: readonly Partial<LoginKeys>[]): Partial<SnapshotOf
     },
   },
 });
-const failed = { failure: 'the connection was refused', failingSince: atMs - 1_000 };
+const failed = { failure: 'its server refused the connection', failingSince: atMs - 1_000 };
 
 const storeIs = (inUse: boolean): Partial<SnapshotOfOne> => ({
   sharedStore: calm.sharedStore && {
@@ -179,7 +179,7 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'the keys of a company login were never fetched',
     loginsAre({}, { ...failed, keys: undefined, servesUntil: undefined }),
     ['logins-failing'],
-    /^Company logins of staff: all get 401, because the keys at https:\S+ cannot be fetched \(the connection was refused\)\. Static tokens/,
+    /^Company logins of staff: all get 401, because the keys at https:\S+ cannot be fetched \(its server refused the connection\)\. Static tokens/,
   ],
   [
     'the keys of a company login are on their way',
@@ -197,7 +197,7 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'the keys of a company login could not be fetched for a day',
     loginsAre({ ...failed, servesUntil: atMs }),
     ['logins-failing'],
-    /of staff: all get 401, because .* \(the connection was refused\)\./,
+    /of staff: all get 401, because .* \(its server refused the connection\)\./,
   ],
   [
     'the key set of a company login is empty',

@@ -1,4 +1,5 @@
 /** What `npm run prove` holds other people's servers and the gateway against. */
+import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { type Faults, judgeLink, judgeUpstream, originForm, reads } from '../../bench/prove/http/judge.ts';
 import { readResponses, readStrictly } from '../../bench/prove/http/strict-parser.ts';
@@ -83,4 +84,16 @@ describe('npm run prove', () => {
     expect(isPassed('| http | nginx | 1.22.1 | 12 | 11 | nothing |')).toBe(false);
     expect(isPassed('| http | nginx | 1.22.1 | 0 | 0 | nothing |')).toBe(false);
   });
+});
+
+it('the files of prove mutants exist, and so do the tests that own them', () => {
+  const root = new URL('../../', import.meta.url);
+  const table = readFileSync(new URL('bench/prove/mutants.ts', root), 'utf8').split('const owners')[1] ?? '';
+  const rows = [...table.matchAll(/^ {2}'([^']+)\.ts': \[([^\]]*)\]/gm)];
+  expect(rows.length).toBeGreaterThan(15);
+  const paths = rows.flatMap(([, file = '', owners = '']) => {
+    const named = [...owners.matchAll(/'([^']+)'/g)].map(([, name = '']) => name);
+    return [`src/${file}.ts`, ...(named.length > 0 ? named : [file]).map((name) => `test/${name}.test.ts`)];
+  });
+  expect(paths.filter((path) => !existsSync(new URL(path, root)))).toEqual([]);
 });

@@ -1,7 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Browser, BrowserContext, CDPSession, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { startWith } from '../support/callers-files.ts';
 import { findChromium, howToInstall, launchChromium, launchFlags } from '../support/chromium.ts';
@@ -14,10 +16,92 @@ import {
   signJwt,
   startIssuer,
 } from '../support/issuer.ts';
-import { callFrontend, servePage } from '../support/page.ts';
 import { formsOf } from '../support/secret-forms.ts';
 import { standInKey } from '../support/stand-in/stand-in.ts';
-import { bytesBelow, storageOf, watchTraffic } from '../support/watch.ts';
+
+const script = readFileSync(new URL('frontend.js', import.meta.url), 'utf8');
+
+/** A frontend's own server, at an origin of its own. @returns the origin, as the browser sends it */
+async function servePage(): Promise<string> {
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/html' });
+    response.end(
+      `<!doctype html><title>A frontend</title><link rel="icon" href="data:,"><body><script>${script}</script>`,
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** Calls a function of the page's script. */
+function callFrontend<T>(page: Page, name: string, ...args: readonly unknown[]): Promise<T> {
+  return page.evaluate<T>(`frontend.${name}(...${JSON.stringify(args)})`);
+}
+
+interface Watch {
+  /** What the DevTools protocol told: requests, responses, their fields as they went over the wire, bodies. */
+  readonly traffic: readonly string[];
+  /** The status of each response for an address, as it came over the wire (a 304 stays one). */
+  statuses(url: string): readonly number[];
+  /** Resolves when the bodies that were asked for are here. */
+  settle(): Promise<void>;
+}
+
+/** Watches a page from now on. */
+async function watchTraffic(context: BrowserContext, page: Page): Promise<Watch> {
+  const session: CDPSession = await context.newCDPSession(page);
+  const traffic: string[] = [];
+  const urls = new Map<string, string>();
+  const wire: [string, number][] = [];
+  const bodies: Promise<unknown>[] = [];
+  const note = (name: string, event: unknown): void => {
+    traffic.push(`${name} ${JSON.stringify(event)}`);
+  };
+  session.on('Network.requestWillBeSent', (event) => {
+    urls.set(event.requestId, event.request.url);
+    note('request', event);
+  });
+  session.on('Network.requestWillBeSentExtraInfo', (event) => note('request fields', event));
+  session.on('Network.responseReceived', (event) => note('response', event));
+  session.on('Network.responseReceivedExtraInfo', (event) => {
+    wire.push([event.requestId, event.statusCode]);
+    note('response fields', event);
+  });
+  session.on('Network.dataReceived', (event) => note('data', event));
+  session.on('Network.loadingFailed', (event) => note('failure', event));
+  session.on('Network.loadingFinished', ({ requestId }) => {
+    const body = session.send('Network.getResponseBody', { requestId });
+    bodies.push(body.then((event) => note('body', event)).catch(() => {}));
+  });
+  session.on('Network.webSocketCreated', (event) => note('web socket', event));
+  await session.send('Network.enable');
+  return {
+    traffic,
+    statuses: (url) => wire.filter(([id]) => urls.get(id) === url).map(([, status]) => status),
+    settle: async () => {
+      await Promise.all(bodies);
+    },
+  };
+}
+
+/** What a page has stored, as itself and as the browser sees it. */
+async function storageOf(context: BrowserContext, page: Page): Promise<string> {
+  const stored = await callFrontend<object>(page, 'stored');
+  return JSON.stringify([stored, await context.storageState({ indexedDB: true })]);
+}
+
+/** Every byte below a folder: the browser's profile, its cache on disk, its log of the network. */
+function bytesBelow(folder: string): string {
+  const parts: string[] = [];
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    if (entry.isFile()) parts.push(readFileSync(join(entry.parentPath, entry.name)).toString('latin1'));
+  }
+  return parts.join('\n');
+}
 
 const chromium = findChromium(process.env);
 const isRequired = process.env['REQUIRE_BROWSER'] === 'true';

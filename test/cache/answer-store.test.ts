@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AnswerStore } from '../../src/cache/answer-store.ts';
 import { judgeAnswer } from '../../src/cache/cache-rules.ts';
+import { FlowShares } from '../../src/cache/flow-shares.ts';
 import { FairBytes } from '../../src/exchange/fair-share.ts';
 import { answerOf, contextFor, requestWith } from '../support/requests.ts';
 
@@ -163,4 +164,24 @@ describe('the bytes of several flows', () => {
     expect(store.snapshot()).toMatchObject({ entries: 0, bytes: 0 });
     expect(put(store, 'again', 900_000)).toBe(true);
   });
+});
+
+it('an entry has the share of the flow that brought it, of the people of one caller together, or of all', () => {
+  const shares = new FlowShares<object>(1_000, () => 100);
+  shares.evict();
+  const own = shares.shareFor('x', ['a', 'a']);
+  for (const key of ['x', 'y']) shares.set(key, {}, own);
+  expect([own.flow, shares.findPlace('x') === own, shares.peek('x'), shares.peek('z')]).toEqual([
+    ...['a', true, {}, undefined],
+  ]);
+  expect([shares.shareFor('x', ['b']).flow, shares.shareFor('z', []).flow]).toEqual([undefined, '']);
+  expect(shares.get('x', 'b', 0)).toEqual({});
+  expect(shares.findPlace('x')?.flow).toBeUndefined();
+  shares.set('w', {}, own);
+  shares.delete('w');
+  expect([shares.bytes, shares.size]).toEqual([200, 2]);
+  const people = ['staff/abc', 'staff/abd', 'staff/acd'].map(
+    (person) => shares.shareFor(person, [person]).flow,
+  );
+  expect(people).toEqual(['staff/ab', 'staff/ab', 'staff/ac']);
 });

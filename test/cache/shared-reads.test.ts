@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { AnswerPolicy } from '../../src/cache/cache-rules.ts';
 import { choosePublication } from '../../src/cache/shared-reads.ts';
-import { failedOutcome, type Outcome } from '../../src/cache/store-response.ts';
+import { type ExchangeOutcome, failedOutcome } from '../../src/cache/store-response.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import { FixedContext } from '../../src/exchange/request-context.ts';
@@ -40,7 +40,7 @@ const policy: AnswerPolicy = {
   staleIfErrorUntilMs: 5_100,
   mayBeStale: true,
 };
-const answered = (more: Partial<Extract<Outcome, { kind: 'answered' }>> = {}): Outcome => ({
+const answered = (more: Partial<Extract<ExchangeOutcome, { kind: 'answered' }>> = {}): ExchangeOutcome => ({
   kind: 'answered',
   answer,
   shared: answer,
@@ -64,7 +64,7 @@ describe('what an exchange means for other gateways', () => {
     });
   });
 
-  it.each<[string, Outcome, boolean]>([
+  it.each<[string, ExchangeOutcome, boolean]>([
     [
       'an answer without any lifetime, which replaces what is stored',
       answered({
@@ -135,7 +135,7 @@ describe('what an exchange means for other gateways', () => {
   const ended = new FixedContext(1_000, context.flow);
   ended.end(new Error('it left'));
   const withIds = { ...request, callerIds: { traceparent: 'x' } };
-  it.each<[string, UpstreamRequest, Outcome, boolean]>([
+  it.each<[string, UpstreamRequest, ExchangeOutcome, boolean]>([
     ['a failure before anything was sent', request, failedOutcome(request, timeout, false), true],
     [
       'a failure of this gateway alone',

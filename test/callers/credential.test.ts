@@ -45,6 +45,19 @@ describe('the search of a URL for credentials', () => {
     expect(holdsCredential(urlPart, [...presented, ...others], holdsKey)).toBe(true);
   });
 
+  it.each([
+    ['a token in base64', Buffer.from(token).toString('base64')],
+    ['a token in base64url', Buffer.from(token).toString('base64url')],
+    ['a user and a token, as Basic has them', Buffer.from(`script:${token}`).toString('base64')],
+    ['its own token without the prefix', token.slice('wag_'.length)],
+    [
+      'its own token without the prefix, in base64',
+      Buffer.from(token.slice('wag_'.length)).toString('base64url'),
+    ],
+  ])('the search finds %s in an id', (_, id) => {
+    expect(holdsCredential(id, [token], holdsKey)).toBe(true);
+  });
+
   it('the search takes no part of a credential for the whole', () => {
     expect(holdsCredential('q=before=the', ['before=the=end=of=it'], holdsKey)).toBe(false);
     expect(holdsCredential('q=beforetheendofit1', ['before=the=end=of=it='], holdsKey)).toBe(false);

@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { claimedOrigin, expired, matchesPattern, misfitOf, whyNoLogin } from '../../src/callers/jwt-rule.ts';
+import {
+  claimedOrigin,
+  expired,
+  findMisfit,
+  matchesPattern,
+  whyNoLogin,
+} from '../../src/callers/jwt-rule.ts';
 
 describe('a pattern', () => {
   it.each([
@@ -53,7 +59,7 @@ describe('verified claims', () => {
     ['no e-mail', { mail: 'ann@example.com' }, false],
     ['an e-mail that is a number', { email: 7 }, false],
   ])('verified claims match an e-mail rule only where they should: %s', (_, claims, expected) => {
-    expect(misfitOf(claims, email)).toBe(expected ? undefined : 'email');
+    expect(findMisfit(claims, email)).toBe(expected ? undefined : 'email');
   });
 
   it.each<[string, string, Record<string, unknown>, boolean]>([
@@ -68,7 +74,7 @@ describe('verified claims', () => {
     ['email', 'a bare word that the list has too', { email: 'robot' }, false],
     ['sub', 'a bare word that the list has too', { sub: 'robot', email_verified: false }, true],
   ])('the claim %s is held to be an address where the pattern has an @: %s', (claim, _, claims, expected) => {
-    expect(misfitOf(claims, [{ claim, patterns: ['*@example.com', 'robot'] }])).toBe(
+    expect(findMisfit(claims, [{ claim, patterns: ['*@example.com', 'robot'] }])).toBe(
       expected ? undefined : claim,
     );
   });
@@ -78,17 +84,17 @@ describe('verified claims', () => {
       { claim: 'groups', patterns: ['analytics', 'ops'] },
       { claim: 'mfa', patterns: [true] },
     ];
-    expect(misfitOf({ groups: ['x', 'ops'], mfa: true }, match)).toBeUndefined();
-    expect(misfitOf({ groups: 'analytics', mfa: true }, match)).toBeUndefined();
-    expect(misfitOf({ groups: ['x'], mfa: true }, match)).toBe('groups');
-    expect(misfitOf({ groups: ['ops'], mfa: 'true' }, match)).toBe('mfa');
-    expect(misfitOf({ groups: ['ops'] }, match)).toBe('mfa');
-    expect(misfitOf({ groups: [['ops']], mfa: true }, match)).toBe('groups');
+    expect(findMisfit({ groups: ['x', 'ops'], mfa: true }, match)).toBeUndefined();
+    expect(findMisfit({ groups: 'analytics', mfa: true }, match)).toBeUndefined();
+    expect(findMisfit({ groups: ['x'], mfa: true }, match)).toBe('groups');
+    expect(findMisfit({ groups: ['ops'], mfa: 'true' }, match)).toBe('mfa');
+    expect(findMisfit({ groups: ['ops'] }, match)).toBe('mfa');
+    expect(findMisfit({ groups: [['ops']], mfa: true }, match)).toBe('groups');
   });
 
   it('inherited members are no claims', () => {
-    expect(misfitOf({}, [{ claim: 'constructor', patterns: ['*'] }])).toBe('constructor');
-    expect(misfitOf({}, [{ claim: '__proto__', patterns: ['*'] }])).toBe('__proto__');
+    expect(findMisfit({}, [{ claim: 'constructor', patterns: ['*'] }])).toBe('constructor');
+    expect(findMisfit({}, [{ claim: '__proto__', patterns: ['*'] }])).toBe('__proto__');
   });
 });
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Bucket, fullBucket, putOne, untilFullMs, writtenLimit } from '../../src/callers/bucket.ts';
-import { type CallerLimit, makeCaller, personOf } from '../../src/callers/caller.ts';
+import { type CallerLimit, makeCaller, makePerson } from '../../src/callers/caller.ts';
 import { parseLimits } from '../../src/callers/callers-file.ts';
 import { CallerLimits, rateLimitFields, type SharedBuckets } from '../../src/callers/limit.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
@@ -257,7 +257,7 @@ describe('several limits of one caller', () => {
 
 describe('the limits of people', () => {
   const staff = makeCaller({ name: 'staff', operations: new Set(), limits: parseLimits('10/1d') });
-  const person = (index: number) => personOf(staff, index.toString(16).padStart(12, '0'));
+  const person = (index: number) => makePerson(staff, index.toString(16).padStart(12, '0'));
   const use = (limits: CallerLimits, index: number, requests: number) => {
     for (let one = 0; one < requests; one++) limits.spend(person(index));
   };
@@ -288,7 +288,7 @@ describe('the limits of people', () => {
     use(limits, 1, 1);
     const others = makeCaller({ name: 'others', operations: new Set(), limits: parseLimits('10/1d') });
     for (let invented = 0; invented < 10_001; invented++)
-      for (let one = 0; one < 2; one++) limits.spend(personOf(others, String(invented)));
+      for (let one = 0; one < 2; one++) limits.spend(makePerson(others, String(invented)));
     expect(leftOf(limits, 1)).toBe(9);
   });
 });

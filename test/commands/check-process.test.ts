@@ -126,7 +126,7 @@ describe.concurrent('check of company logins', () => {
         { ok: false, keys: 0 },
         { ok: false, problem: 'the keys cannot be fetched: the answer is not a key set' },
         { ok: false, problem: "the keys cannot be fetched: the key set's address answered 404" },
-        { ok: false, problem: 'the keys cannot be fetched: the connection was refused' },
+        { ok: false, problem: 'the keys cannot be fetched: its server refused the connection' },
       ],
       calls: [{ outcome: 'accepted' }, { outcome: 'accepted' }],
     });

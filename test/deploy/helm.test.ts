@@ -37,12 +37,17 @@ async function parseAll(text: string): Promise<Rendered[]> {
 const kinds =
   'configmap-v1 deployment-apps-v1 networkpolicy-networking-v1 pod-v1 poddisruptionbudget-policy-v1 service-v1 serviceaccount-v1';
 
+function temporary(prefix: string): string {
+  const folder = mkdtempSync(join(tmpdir(), prefix));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
 /** The schemas of these kinds with what they refer to inside, as kubeconform needs them. @returns the folder */
 function gatherSchemas(from: string): string {
   const read = (name: string) => readFileSync(join(from, `${name}.json`), 'utf8');
   const all = (JSON.parse(read('_definitions')) as { $defs: Record<string, object> }).$defs;
-  const folder = mkdtempSync(join(tmpdir(), 'gateway-schemas-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const folder = temporary('gateway-schemas-');
   for (const kind of kinds.split(' ')) {
     const schema = read(kind).replaceAll(/"[^"]*_definitions\.json#/g, '"#');
     // Those that it refers to alone: all of them are 1.8 MB.
@@ -75,6 +80,19 @@ function sorted(all: readonly Rendered[]): Rendered[] {
 
 const byName = (one: { name: string }, other: { name: string }) => (one.name < other.name ? -1 : 1);
 const nameIn = ({ kind, metadata }: Rendered): string => `${kind} ${metadata.name}`;
+
+// CI does not have it: its module is not at Go's proxy.
+describe.skipIf(!hasTools(['helm', 'kube-linter'], ''))('the files for Kubernetes, by kube-linter', () => {
+  it('kube-linter finds nothing wrong with the chart, the kustomization and the sidecar', () => {
+    const chart = join(temporary('gateway-chart-'), 'chart.yaml');
+    writeFileSync(chart, template('--set', 'podMonitor.enabled=true').stdout);
+    // topologySpreadConstraints spread the replicas, which it does not know.
+    const words = ['lint', '--exclude', 'no-anti-affinity', 'deploy/kubernetes', chart];
+    expect(runTool('kube-linter', words)).toMatchObject({ status: 0 });
+    writeFileSync(chart, readFileSync(chart, 'utf8').replaceAll('readOnlyRootFilesystem: true', ''));
+    expect(runTool('kube-linter', words).stdout).toContain('no-read-only-root-fs');
+  });
+});
 
 const isHere = hasLibraries && hasTools(['helm', 'kustomize', 'kubeconform'], 'REQUIRE_KUBERNETES');
 

@@ -185,6 +185,15 @@ describe('the patch of the API document', () => {
     );
   });
 
+  // A pipe that nothing writes to would hold up the start for ever, and no signal would end it.
+  it('what is no file, and what is nested without end, is a problem of the start', () => {
+    expect(() => readOpenApiPatch('/dev/null', specifiedOperations)).toThrow(
+      'OPENAPI_PATCH_FILE: is a device, not a file',
+    );
+    const nested = `${'{"x-a":'.repeat(20_000)}1${'}'.repeat(20_000)}`;
+    expect(problemsOf(nested)).toEqual(['OPENAPI_PATCH_FILE: is nested too deeply']);
+  });
+
   it('a gateway describes what its operator has added, and of other callers’ operations nothing', async () => {
     const { token, entry } = enrol('reports');
     const { token: keys, entry: other } = enrol('keys', { operations: ['list-api-keys'] });

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { cacheFieldsOf } from '../../src/edge/reply-fields.ts';
+import { listCacheFields } from '../../src/edge/reply-fields.ts';
 import type { CacheOutcome } from '../../src/exchange/trace.ts';
 import { newTrace } from '../support/requests.ts';
 
 function fieldsOf(cache: CacheOutcome, ageSeconds?: number) {
-  return cacheFieldsOf(Object.assign(newTrace(), { cache, ageSeconds }));
+  return listCacheFields(Object.assign(newTrace(), { cache, ageSeconds }));
 }
 
 describe('Cache-Status and Age of a reply', () => {
@@ -37,6 +37,6 @@ describe('Cache-Status and Age of a reply', () => {
   });
 
   it('a reply that the cache took no part in says nothing of it', () => {
-    expect(cacheFieldsOf(newTrace())).toEqual([]);
+    expect(listCacheFields(newTrace())).toEqual([]);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { traceParentOf, traceStateOf } from '../../src/edge/request-ids.ts';
+import { readTraceParent, readTraceState } from '../../src/edge/request-ids.ts';
 
 const ids = '4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7';
 
@@ -27,7 +27,7 @@ describe('a traceparent (W3C Trace Context section 3.2)', () => {
     ['that is empty is dropped', '', undefined],
     ['that is absent is absent', undefined, undefined],
   ])('a traceparent %s', (_, value, expected) => {
-    expect(traceParentOf(value)).toBe(expected);
+    expect(readTraceParent(value)).toBe(expected);
   });
 });
 
@@ -42,7 +42,7 @@ describe('a tracestate (W3C Trace Context section 3.3)', () => {
     ['with 32 members', members(32)],
     ['of 512 characters', `a=${'x'.repeat(251)},b=${'x'.repeat(256)}`],
   ])('a tracestate %s is sent as it came', (_, value) => {
-    expect(traceStateOf(value)).toBe(value);
+    expect(readTraceState(value)).toBe(value);
   });
   it.each<[string, string | undefined]>([
     ['that is absent', undefined],
@@ -65,6 +65,6 @@ describe('a tracestate (W3C Trace Context section 3.3)', () => {
     ['with a tab within a value', 'a=b\tc'],
     ['with a character beyond ASCII', 'a=b\xe9'],
   ])('a tracestate %s is dropped', (_, value) => {
-    expect(traceStateOf(value)).toBeUndefined();
+    expect(readTraceState(value)).toBeUndefined();
   });
 });

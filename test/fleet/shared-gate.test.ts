@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { HeardMessages } from '../../src/fleet/gate-messages.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { SharedGate } from '../../src/fleet/shared-gate.ts';
@@ -92,8 +92,10 @@ describe('a message of another gateway that another program repeats', () => {
     const store = new MemoryStore();
     const [leader, other] = [join(store, 'one'), join(store, 'two')];
     await close(leader);
-    expect(leader.gate.snapshot().role).toBe('leads');
-    expect(other.gate.snapshot()).toMatchObject({ role: 'follows', leader: 'one' });
+    await vi.waitFor(() => {
+      expect(leader.gate.snapshot().role).toBe('leads');
+      expect(other.gate.snapshot()).toMatchObject({ role: 'follows', leader: 'one' });
+    }, 20_000);
     const [announcement] = store.messages;
     // It leads no longer, and says so.
     await leader.gate.close();

@@ -449,6 +449,40 @@ describe.skipIf(redisProgram === undefined)('a long text in the shared store', (
   });
 });
 
+describe.skipIf(redisProgram === undefined)('what is of another kind in the shared store', () => {
+  it('what is of another kind in the shared store gives way to what gateways write', async () => {
+    await using server = await startRedis();
+    const { store } = open(server, undefined, 10_000);
+    await inUse(store);
+    const others = ['answer', 'turn', 'outcome', 'purges', 'gateways', 'lease', 'known', 'bucket'];
+    for (const name of others) await server.command('RPUSH', name, 'x');
+    const looked = ['answer', 'turn', 'outcome', 'purges'];
+    const run = async (...call: Parameters<typeof store.run>): Promise<unknown> =>
+      JSON.parse(
+        JSON.stringify(await store.run(...call), (_, one) => (one?.data ? String(Buffer.from(one)) : one)),
+      );
+    expect(await run('look', looked, ['mine', '800', 'list-accounts', '1', '1'])).toEqual([
+      ...[null, null, null, null],
+      'mine',
+    ]);
+    expect(await run('purges', ['purges'], ['*'])).toEqual([null]);
+    expect(await run('purge', ['purges'], ['*', 'part', 'channel'])).toMatch(/-part$/);
+    expect(await run('heartbeat', ['gateways'], ['00000002', 'facts', '3000', 'of:'])).toEqual([
+      ['00000002'],
+      ['facts'],
+    ]);
+    const [held] = (await run(
+      'lease',
+      ['lease', 'known'],
+      ['one', '990', 'take', '', '1000', ''],
+    )) as string[];
+    expect(held).toMatch(/^one \d+$/);
+    expect(await run('bucket', ['bucket'], ['', 'b', '1000'])).toBe('b');
+    expect(await run('renew', ['turn'], ['mine', '800', 'mine later'])).toBe(1);
+    expect(store.snapshot().failures).toBe(0);
+  });
+});
+
 describe.skipIf(redisProgram === undefined)('the lease in the shared store', () => {
   it.each(['5', '9e15', 'nonsense'])(
     'the lease in the shared store keeps its term where another program writes the term %s into it',

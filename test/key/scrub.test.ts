@@ -76,6 +76,13 @@ describe.each(keys)('the key %j', (key) => {
     }
   });
 
+  it('the copy that is searched of a large body is given back at once', async () => {
+    const body = Buffer.alloc(16 * 2 ** 20, '{"name":"filler"},');
+    const before = process.memoryUsage().arrayBuffers;
+    expect(await scrubber.leakIn({ headers: {}, body })).toBeUndefined();
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(2 ** 20);
+  });
+
   it.each(shapes)('the key is found in a field, %s', (_, shape) => {
     const headers = { date: 'now', 'x-echo': ['a', shape(key)] };
     expect(scrubber.leakIn({ headers, body: Buffer.alloc(0) })).toBeDefined();

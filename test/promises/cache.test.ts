@@ -80,26 +80,6 @@ describe('what one caller writes into an answer', () => {
   });
 });
 
-describe('a hit', () => {
-  it('a hit never touches the gate: a closed one is neither asked nor waited for', async () => {
-    const { ask, askAdmin, standIn, logLines } = await startPair({
-      ADMIN_PORT: '0',
-      REQUEST_TIMEOUT: '2s',
-    });
-    expect((await ask(accounts)).status).toBe(200);
-    standIn.behave({ status: 429, headers: { 'retry-after': '100' }, body: '{}' });
-    expect((await ask('/api/users/api-keys/')).status).toBe(429);
-    const gate = async () => (await askAdmin('/status')).json()['gate'] as Record<string, unknown>;
-    const before = await gate();
-    expect(before['state']).toBe('closed');
-    for (let i = 0; i < 5; i++) expect((await ask(accounts)).headers['cache-status']).toMatch(/; hit;/);
-    expect(await gate()).toMatchObject({ attempts: before['attempts'], waiting: 0 });
-    const hits = logLines().filter(({ msg, cache }) => msg === 'request' && cache === 'hit');
-    expect(hits).toHaveLength(5);
-    for (const line of hits) expect(line).not.toHaveProperty('gate');
-  });
-});
-
 describe('identical reads in flight share one upstream call', () => {
   it.each([100, 500])('%i callers of one cold read cost one', async (callers) => {
     const { ask, standIn, gateway } = await startPair();

@@ -87,10 +87,14 @@ function read(port: number, ca: string, path = accounts): Promise<number | undef
   });
 }
 
-function handshake(port: number, ca: string, maxVersion: SecureVersion): Promise<TLSSocket> {
+function handshake(
+  port: number,
+  ca: string,
+  maxVersion: SecureVersion,
+  // Level 0 lets this side offer what the gateway has to refuse.
+  ciphers = 'DEFAULT@SECLEVEL=0',
+): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
-    // Level 0 lets this side offer what the gateway has to refuse.
-    const ciphers = 'DEFAULT@SECLEVEL=0';
     const socket = connectTls({ host: '127.0.0.1', port, ca, minVersion: 'TLSv1', maxVersion, ciphers }, () =>
       resolve(socket),
     );
@@ -114,7 +118,7 @@ describe('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listener', () => {
     });
   });
 
-  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE speaks TLS 1.2 and 1.3, and refuses 1.1 with a line in the log', async () => {
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE speaks TLS 1.2 and 1.3, and refuses 1.1 and ciphers with CBC with a line in the log', async () => {
     const { lines, said } = linesFromNow(secured);
     for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
       const socket = await handshake(secured.port, pair.cert, version);
@@ -122,6 +126,8 @@ describe('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listener', () => {
       socket.destroy();
     }
     await expect(handshake(secured.port, pair.cert, 'TLSv1.1')).rejects.toThrow();
+    const cbc = 'ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES256-SHA@SECLEVEL=0';
+    await expect(handshake(secured.port, pair.cert, 'TLSv1.2', cbc)).rejects.toThrow();
     await said('refused before there was a request');
     expect(lines()).toContainEqual(
       expect.objectContaining({ status: 0, code: 'ERR_SSL_UNSUPPORTED_PROTOCOL', peer: '127.0.0.1' }),

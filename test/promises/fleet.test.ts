@@ -59,27 +59,6 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('gateways that share a store share no answer that fits one request, and none that varies by a field in which requests differ', async () => {
-    const { members, standIn } = await startFleet(2, { FORWARD_REQUEST_HEADERS: 'accept-language' });
-    standIn.behave({ headers: { 'cache-control': 'private' } });
-    for (const member of members) await statusOf(member);
-    expect(standIn.requests).toHaveLength(2);
-    standIn.behave((request) => ({
-      headers: { vary: 'Accept-Language', 'cache-control': 'max-age=60' },
-      body: JSON.stringify(request.headers['accept-language'] ?? 'none'),
-    }));
-    const bodies = [];
-    for (const language of ['de', 'fr']) {
-      for (const member of members) {
-        const came = await member.ask(`${accounts}?x`, { headers: { 'accept-language': language } });
-        bodies.push(came.body.toString());
-        await vi.waitFor(async () => expect((await member.sharedStore()).inUse).toBe(true), patiently);
-      }
-    }
-    expect(bodies).toEqual(['"de"', '"de"', '"fr"', '"fr"']);
-    expect(standIn.requests).toHaveLength(4);
-  });
-
   it('gateways that share a store share no answer between requests that differ in a forwarded field, and none that repeats an id of its caller', async () => {
     const { members, standIn } = await startFleet(2, {
       FORWARD_REQUEST_HEADERS: 'x-tenant',

@@ -16,16 +16,7 @@ import { commandLine, failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import { findOldNode } from '../support/old-node.ts';
-import {
-  run,
-  serve,
-  settingsFor,
-  sourceMain,
-  standInFor,
-  start,
-  temporaryFolder,
-  until,
-} from '../support/process.ts';
+import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../support/process.ts';
 import { builtMain } from '../support/program.ts';
 import { formsIn } from '../support/secret-forms.ts';
 import { standInKey } from '../support/stand-in/stand-in.ts';
@@ -290,7 +281,6 @@ describe.concurrent('it starts', () => {
 
   it.for<[name: string, main: string]>([
     ['the built program', builtMain],
-    ['the source', sourceMain],
     ['the executable of the package, with -- before it,', executable],
   ])(
     'a file of --env-file that is missing, no file or malformed ends %s with 2, by its path, with every other problem',

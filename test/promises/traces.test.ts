@@ -338,6 +338,7 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
       expect(await gateway.exited).toBe(0);
       expect(gateway.lines().at(-1)).toMatchObject({ msg: 'stopped', started: 5, finished: 5 });
       expect(gateway.stdout()).toMatch(/spans could not be exported/);
+      if (what === 'refusing') expect(gateway.stdout()).toContain('"reason":"the collector answered 400"');
     },
   );
 });

@@ -67,7 +67,9 @@ export async function startCollector({ onTestFinished }: Owner): Promise<Collect
     if (how === 200 && request.headers['content-type'] === 'application/json') {
       spans.push(...spansOf(JSON.parse(body.toString()) as OtlpExport));
     }
-    response.writeHead(how, { 'content-type': 'application/json' }).end('{}');
+    // What goes wrong is said in words that quote what was sent.
+    const words = how === 200 ? [] : [`no: ${headers.slice(0, 50).replaceAll('\n', ' ')}`];
+    response.writeHead(how, ...words, { 'content-type': 'application/json' }).end('{}');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(async () => {

@@ -71,6 +71,7 @@ function hasTls(program: string): boolean {
     timeout: 10_000,
   });
   const isBuiltIn = !/TLS support/i.test(stdout);
+  if (!isBuiltIn && process.env['REQUIRE_REDIS'] === 'true') throw new Error(`${program} has no TLS`);
   if (!isBuiltIn) process.stderr.write('left out: TLS to the shared store, which this server cannot\n');
   return isBuiltIn;
 }

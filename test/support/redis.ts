@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+/** Another one, for a single run: `REDIS_SERVER=/path/valkey-server npx vitest run test/fleet`. */
+const named = process.env['REDIS_SERVER'];
 const programs = [
-  // Another one, for a single run: `REDIS_SERVER=/path/valkey-server npx vitest run test/fleet`.
-  process.env['REDIS_SERVER'] ?? '',
   '/usr/bin/valkey-server',
   '/usr/local/bin/valkey-server',
   '/usr/bin/redis-server',
@@ -16,10 +16,11 @@ const programs = [
 ];
 
 /** The server's program, or `undefined` where none is installed: its tests then say that they are left out. */
-export const redisProgram = programs.find((path) => existsSync(path));
+export const redisProgram = (named === undefined ? programs : [named]).find((path) => existsSync(path));
 
 if (redisProgram === undefined) {
-  if (process.env['REQUIRE_REDIS'] === 'true') throw new Error('no Redis or Valkey server is installed');
+  if (named !== undefined || process.env['REQUIRE_REDIS'] === 'true')
+    throw new Error('no Redis or Valkey server is installed');
   process.stderr.write('left out: tests of the shared store, for no Redis or Valkey server is installed\n');
 }
 

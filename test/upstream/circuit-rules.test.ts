@@ -3,10 +3,10 @@ import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../
 import {
   type Ended,
   type Ending,
-  endingOf,
-  type Failures,
   failuresAfter,
   isOpen,
+  judgeEnding,
+  type RecentFailures,
 } from '../../src/upstream/circuit-rules.ts';
 
 describe('what the end of an attempt says of the upstream', () => {
@@ -20,7 +20,7 @@ describe('what the end of an attempt says of the upstream', () => {
     [504, 'unanswered'],
     [505, 'broken'],
   ])('an answer with status %i says that it has %s', (status, ending) => {
-    expect(endingOf(status, true)).toBe(ending);
+    expect(judgeEnding(status, true)).toBe(ending);
   });
 
   it.each<[string, Ending, ProblemCode, GatewayErrorOptions?]>([
@@ -44,17 +44,17 @@ describe('what the end of an attempt says of the upstream', () => {
     ['an answer that may not pass', 'answered', 'upstream-invalid-response'],
     ['a fault of the gateway', 'unknown', 'internal-error'],
   ])('%s means %s', (_, ending, code, options) => {
-    expect(endingOf(new GatewayError(code, options), true)).toBe(ending);
+    expect(judgeEnding(new GatewayError(code, options), true)).toBe(ending);
   });
 
   it('a deadline that ends before anything was sent says nothing of the upstream', () => {
-    expect(endingOf(new GatewayError('upstream-timeout'), false)).toBe('unknown');
+    expect(judgeEnding(new GatewayError('upstream-timeout'), false)).toBe('unknown');
   });
 });
 
 describe('the circuit of the whole upstream', () => {
   const opens = (ending: Ending, ends: readonly (readonly [atMs: number, read: string])[]) => {
-    let failures: Failures | undefined;
+    let failures: RecentFailures | undefined;
     for (const [atMs, read] of ends) {
       const ended: Ended = { operation: read, caller: read, ending, atMs, result: 503 };
       failures = failuresAfter(failures, {}, ended);

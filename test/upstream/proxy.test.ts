@@ -153,6 +153,14 @@ describe('what fails at the proxy is upstream-unreachable, in words of its own',
     expect(standIn.requests).toEqual([]);
   });
 
+  it('a tunnel in which the other end says nothing ends in time', async (owner) => {
+    const proxy = await startProxy(owner);
+    proxy.behave((socket) => void socket.write('HTTP/1.1 200 OK\r\n\r\n'));
+    const { fail, outcomes } = transportBy(owner, by(proxy.port), { timeoutMs: 300 });
+    expect((await fail()).proxyError).toBe('connection_timeout');
+    expect(outcomes()).toEqual(['upstream-timeout']);
+  });
+
   it('nothing that listens there, or a name that is not known', async (owner) => {
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => server.once('listening', resolve));

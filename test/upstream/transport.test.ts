@@ -8,10 +8,11 @@ import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { FixedContext } from '../../src/exchange/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
+import { GatheredBytes } from '../../src/http/payload.ts';
 import { Key } from '../../src/key/key.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
 import { SharedBudget } from '../../src/upstream/budgets.ts';
-import { endingOf } from '../../src/upstream/circuit-rules.ts';
+import { judgeEnding } from '../../src/upstream/circuit-rules.ts';
 import { attachKey, type CredentialKeys } from '../../src/upstream/credential.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
 import { newTrace, patientContext, requestWith, signedRequest } from '../support/requests.ts';
@@ -190,6 +191,21 @@ describe('an answer is handed up whole and unchanged', () => {
 const codings = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync, zstd: zstdCompressSync };
 
 describe('an answer that comes in small pieces', () => {
+  it('the pieces that were copied do not pile up, whatever else V8 has to do', () => {
+    const bodyBytes = 4 * 2 ** 20;
+    const before = process.memoryUsage().arrayBuffers;
+    const bodies: GatheredBytes[] = [];
+    let mostBytes = 0;
+    for (let count = 1; count <= 16; count++) {
+      const body = new GatheredBytes();
+      bodies.push(body);
+      while (body.length < bodyBytes) body.add(Buffer.allocUnsafeSlow(65_536), bodyBytes);
+      mostBytes = Math.max(mostBytes, process.memoryUsage().arrayBuffers - before - count * bodyBytes);
+    }
+    expect(bodies.map(({ length }) => length)).toEqual(Array(16).fill(bodyBytes));
+    expect(mostBytes).toBeLessThan(8 * 2 ** 20);
+  });
+
   it('an answer that comes byte by byte takes little more than its bytes, whatever was read with each', async () => {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc') as () => void;
@@ -652,7 +668,7 @@ describe('bodies in flight together stay under 64 MiB', () => {
       await new Promise((resolve) => setTimeout(resolve, 100));
       if (isGivenRoom) give();
       ending.abort(new GatewayError('upstream-timeout'));
-      expect(endingOf(await failed, true)).toBe('unknown');
+      expect(judgeEnding(await failed, true)).toBe('unknown');
       if (!isGivenRoom) give();
       await own.close();
     });

@@ -61,7 +61,7 @@ async function deliver(
   onHead: () => void,
 ): Promise<Delivery> {
   const ending: Ending | undefined =
-    misbehaviour.stallAt !== undefined ? 'stall' : endingOf(misbehaviour, message);
+    misbehaviour.stallAt !== undefined ? 'stall' : judgeEnding(misbehaviour, message);
   const place = misbehaviour.stallAt ?? misbehaviour.resetAt ?? misbehaviour.finAt ?? 'end';
   const lastByte = ending === undefined ? Number.POSITIVE_INFINITY : offsetOf(place, message);
 
@@ -89,7 +89,7 @@ function* partsOf({ head, body }: Message): Generator<{ bytes: Buffer; inHead: b
   for (const bytes of body) yield { bytes, inHead: false };
 }
 
-function endingOf(misbehaviour: Misbehaviour, message: Message): Ending | undefined {
+function judgeEnding(misbehaviour: Misbehaviour, message: Message): Ending | undefined {
   if (misbehaviour.resetAt !== undefined) return 'reset';
   return misbehaviour.finAt !== undefined || message.closes ? 'fin' : undefined;
 }

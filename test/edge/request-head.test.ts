@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { findPeerBehind } from '../../src/edge/request-head.ts';
+import { announcesBody, findPeerBehind, headRefusal, requestTarget } from '../../src/edge/request-head.ts';
 
 const findPeer = findPeerBehind(['10.0.0.0/8', '192.0.2.7', 'fd00::/8']);
 const balancer = '10.0.0.1';
@@ -82,5 +82,66 @@ describe('the peer behind balancers', () => {
   it('a trusted address in another spelling is the same', () => {
     expect(findPeer('::ffff:10.0.0.1', xff('203.0.113.9'))).toBe('203.0.113.9');
     expect(findPeerBehind(['::ffff:10.0.0.0/104'])('10.0.0.1', xff('203.0.113.9'))).toBe('203.0.113.9');
+  });
+});
+
+describe('a head that Node’s parser lets pass (RFC 9112)', () => {
+  const host = ['Host', 'localhost'];
+
+  it.each<[string, string, string[], string | undefined, string | undefined]>([
+    ['one Host', '1.1', host, undefined, undefined],
+    ['one Host in HTTP/1.0', '1.0', host, undefined, undefined],
+    ['no Host in HTTP/1.0', '1.0', ['A', 'b'], undefined, undefined],
+    ['no Host', '1.1', ['A', 'b', 'hos', 'a', 'hosts', 'a'], undefined, '400 NO_HOST'],
+    ['two Hosts', '1.1', [...host, 'hOST', 'localhost'], undefined, '400 HOST_REPEATED'],
+    ['two Hosts in HTTP/1.0', '1.0', [...host, ...host], undefined, '400 HOST_REPEATED'],
+    ['a Host that is no name', '1.1', ['Host', 'a, b'], undefined, '400 HOST_MALFORMED'],
+    ['an empty Host', '1.1', ['Host', ''], undefined, '400 HOST_MALFORMED'],
+    ['chunks', '1.1', host, 'gzip, Chunked', undefined],
+    ['another last coding', '1.1', host, 'chunked, gzip', '400 TRANSFER_CODING'],
+    ['an empty coding', '1.1', host, '', '400 TRANSFER_CODING'],
+    ['a coding that ends alike', '1.1', host, 'xchunked', '400 TRANSFER_CODING'],
+    ['another version', '1.9', host, undefined, '505 HTTP_VERSION'],
+    ['a hundred fields', '1.1', [...host, ...Array(198).fill('a')], undefined, undefined],
+    ['more fields', '2.0', [...host, ...Array(200).fill('a')], 'gzip', '431 HEADER_FIELDS'],
+  ])(
+    'a head with %s is refused with what is wrong, or not',
+    (_, httpVersion, rawHeaders, coding, refusal) => {
+      const found = headRefusal({ httpVersion, rawHeaders, headers: { 'transfer-encoding': coding } });
+      expect(found && `${found.status} ${found.code}`).toBe(refusal);
+    },
+  );
+
+  it('a Host that was good before is not looked at again', () => {
+    const head = { httpVersion: '1.1', rawHeaders: ['Host', 'a, b'], headers: {} };
+    expect([headRefusal(head, 'a, b'), headRefusal(head, 'a')?.code]).toEqual([undefined, 'HOST_MALFORMED']);
+  });
+
+  it.each<[string, string, string | undefined, string | undefined]>([
+    ['GET', '/a?b', '/a?b', undefined],
+    ['GET', '//evil.example/a', '//evil.example/a', undefined],
+    ['OPTIONS', '*', '*', undefined],
+    ['GET', '*', undefined, undefined],
+    ['GET', 'http://a.example/b?c', '/b?c', 'a.example'],
+    ['GET', 'HTTPS://a.example:8080', '/', 'a.example:8080'],
+    ['GET', 'http://a.example?c', '/?c', 'a.example'],
+    ['GET', 'http://user@a.example/', undefined, undefined],
+    ['GET', 'http:///a', undefined, undefined],
+    ['GET', 'ftp://a.example/', undefined, undefined],
+    ['GET', 'xhttp://a.example/', undefined, undefined],
+    ['CONNECT', 'a.example:443', undefined, undefined],
+  ])('the target of %s %s is %s, for %s', (method, text, target, authority) => {
+    expect(requestTarget(method, text)).toEqual(target === undefined ? undefined : { target, authority });
+  });
+
+  it.each<[object, boolean]>([
+    [{}, false],
+    [{ 'content-length': '0' }, false],
+    [{ 'content-length': '1' }, true],
+    [{ 'content-length': '00' }, true],
+    [{ 'transfer-encoding': 'chunked' }, true],
+    [{ 'content-length': '0', 'transfer-encoding': 'chunked' }, true],
+  ])('the fields %j announce a body: %s', (headers, isAnnounced) => {
+    expect(announcesBody(headers)).toBe(isAnnounced);
   });
 });
