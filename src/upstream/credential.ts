@@ -108,11 +108,7 @@ export function attachKey(
     };
 }
 
-function signedWith(
-  key: Key,
-  request: UpstreamRequest,
-  keepRoom?: SignedRequest['keepRoom'],
-): SignedRequest {
+function signedWith(key: Key, request: UpstreamRequest, keepRoom?: SignedRequest['keepRoom']): SignedRequest {
   return { ...request, key: exposeKey(key), generation: key.generation, keepRoom };
 }
 
