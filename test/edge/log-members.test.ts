@@ -39,6 +39,7 @@ const cases: Readonly<
       ['/a%3Fkey=b', 'malformed, 10 characters'],
       ['/a;key=b', 'malformed, 8 characters'],
       ['user:pass@a:1', 'a:1'],
+      ['//user:pass@a/b', 'malformed, 15 characters'],
       ['name', 'malformed, 4 characters'],
       [`/${'x'.repeat(300)}`, `/${'x'.repeat(199)}`],
     ],

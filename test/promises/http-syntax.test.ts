@@ -65,17 +65,8 @@ const cases: readonly { name: string; start: string; fields?: string; status: nu
     fields: 'Host: localhost\r\nHost: localhost\r\n',
     status: 400,
   },
-  ...[
-    '',
-    'a, b',
-    'user@localhost',
-    'localhost/path',
-    'a b',
-    'localhost:80:80',
-    'localhost:x',
-    '[::1',
-    '::1',
-  ].map((host) => ({
+  // `edge/request-head.test.ts` and `http/address.test.ts` have more.
+  ...['', 'a, b', 'a b', '::1'].map((host) => ({
     name: `a Host that is ${JSON.stringify(host)}`,
     start: 'GET PATH HTTP/1.1',
     fields: `Host: ${host}\r\n`,
@@ -89,15 +80,13 @@ const cases: readonly { name: string; start: string; fields?: string; status: nu
     probe: 200,
   },
   // Section 6.3: a last coding that is not chunked.
-  ...['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'].flatMap((method) =>
-    ['gzip', 'identity', 'chunked, gzip', 'xchunked', 'chunked\r\nTransfer-Encoding: gzip', ''].map(
-      (coding) => ({
-        name: `${method} with the transfer coding ${JSON.stringify(coding)}`,
-        start: `${method} PATH HTTP/1.1`,
-        fields: `Host: localhost\r\nTransfer-Encoding: ${coding}\r\n`,
-        status: 400,
-      }),
-    ),
+  ...['GET', 'HEAD', 'POST', 'OPTIONS'].flatMap((method) =>
+    ['gzip', 'chunked, gzip', 'chunked\r\nTransfer-Encoding: gzip', ''].map((coding) => ({
+      name: `${method} with the transfer coding ${JSON.stringify(coding)}`,
+      start: `${method} PATH HTTP/1.1`,
+      fields: `Host: localhost\r\nTransfer-Encoding: ${coding}\r\n`,
+      status: 400,
+    })),
   ),
 ];
 

@@ -203,37 +203,6 @@ describe('text that keeps to no grammar is not written down', () => {
   });
 });
 
-describe('a user and password before a host are not written down', () => {
-  it.each([
-    ['an absolute target', 'GET http://user:pass%77ord@localhost/a/b?q=1 HTTP/1.1', '/a/b'],
-    ['an absolute target without a path', 'GET https://user:pass%77ord@localhost HTTP/1.1', '/'],
-    ['the target of a tunnel', 'CONNECT user:pass%77ord@evil.example:443 HTTP/1.1', 'evil.example:443'],
-    [
-      'a target that begins with two slashes',
-      'GET //user:pass%77ord@host/a HTTP/1.1',
-      'malformed, 24 characters',
-    ],
-  ])('the line of %s has the path alone', async (_name, start, path) => {
-    const pair = await startPair();
-    await pair.exchange(`${start}\r\nHost: localhost\r\nConnection: close\r\n\r\n`, 5_000);
-    await pair.exchange(`${start}\r\nHost: localhost\r\nA : b\r\n\r\n`, 5_000);
-    const lines = pair.logLines().filter(({ status }) => Number(status) >= 400);
-    expect(lines.map((line) => line['path'])).toEqual(
-      start.startsWith('CONNECT') ? [path, undefined] : [path, path],
-    );
-    expect(JSON.stringify(lines)).not.toMatch(/user|pass%77ord/);
-  });
-
-  it('the line of a refused Host or Origin has the host alone', async () => {
-    const pair = await startPair({ CORS_ORIGINS: 'https://app.example' });
-    await sendRaw(pair, accounts, { host: 'user:pass%77ord@evil.example' });
-    await sendRaw(pair, accounts, { lines: ['Origin: https://user:pass%77ord@evil.example'] });
-    const lines = pair.logLines().filter(({ status }) => Number(status) >= 400);
-    expect(lines).toMatchObject([{ host: 'evil.example' }, { origin: 'https://evil.example' }]);
-    expect(JSON.stringify(lines)).not.toMatch(/user|pass%77ord/);
-  });
-});
-
 describe('the line of a caller that is known by a JWT', () => {
   it('the line of a JWT caller has its subject, from memory as well', async () => {
     const key = await makeSigningKey('one');

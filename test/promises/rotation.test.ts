@@ -200,25 +200,6 @@ describe('a new key that the upstream refuses replaces none that works', () => {
     ]);
     expect(pair.logText()).not.toContain('of-version-9');
   });
-
-  it.concurrent('a new key leaves what was fetched with the old one in the cache until it is accepted', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const pair = await startMounted({ ...trying, CACHE_TTL: '60s' }, {}, onTestFinished);
-    const { standIn, mount, ask } = pair;
-    await ask(accounts);
-    mount.swap(keyOf(9));
-    await expect.poll(() => events(pair, 'new-key-refused'), soon).toHaveLength(1);
-    expect((await ask(accounts)).headers['cache-status']).toContain('; hit');
-    accept(standIn, keyOf(9));
-    await pair.gateway.reload();
-    await expect.poll(() => events(pair, 'accepted'), soon).toHaveLength(1);
-    // Another key may read other data: its answers are its own.
-    const fresh = await ask(accounts);
-    expect(fresh.headers['cache-status']).not.toContain('; hit');
-    expect(standIn.requests.at(-1)?.key).toBe(keyOf(9));
-  });
 });
 
 describe('a store that cannot be watched', () => {
