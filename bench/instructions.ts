@@ -19,7 +19,6 @@ import {
 } from './contenders.ts';
 import { applyLoad, type Load } from './load.ts';
 import { fill } from './parts.ts';
-import { median } from './rounds.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'gateway-instructions-'));
 const under = (name: string): string[] => [
@@ -40,7 +39,7 @@ const warmUpRequests = 40_000;
 const settlingRequests = 4_000;
 /** The same on both sides: what a process does beside its requests weighs the same, however slow the machine is. */
 const countedRequests = 4_000;
-/** Of so many counts the median is taken: V8 compiles something anew in one or the other, which is no cost of a hit. */
+/** Of so many counts the least is taken: what V8 compiles meanwhile, or collects of a whole heap, only adds. */
 const counts = 5;
 
 async function count(name: string, { program, url }: Contender, reads: Load['reads']): Promise<number> {
@@ -67,7 +66,7 @@ async function count(name: string, { program, url }: Contender, reads: Load['rea
     each.push(totalOf(`${name}.${each.length + 1}`) / requests);
   }
   process.stdout.write(`${name}: ${each.map(Math.round).join(', ')} instructions for each request\n`);
-  return median(each);
+  return Math.min(...each);
 }
 
 /** The instructions in one of callgrind's dumps. */

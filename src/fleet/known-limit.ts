@@ -129,7 +129,7 @@ export class KnownLimit<T extends Queued> {
   }
 
   #countUnderWay(): void {
-    for (const permit of this.#scheduler.uncounted) this.#scheduler.counted.add(permit);
+    for (const permit of this.#scheduler.uncounted) permit.isCounted = true;
   }
 
   /**

@@ -277,7 +277,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#inner.leave(request);
     const permit = this.#inner.send(flow, nowMs);
     // The gateway that gave the turn counts it, and has said so with the turn.
-    this.#inner.counted.add(permit);
+    permit.isCounted = true;
     this.#follower?.sent(number, permit);
     this.#turns.taken += 1;
     this.#changed();

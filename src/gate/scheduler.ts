@@ -58,6 +58,8 @@ export interface Permit {
   readonly flow: Flow;
   readonly sent: Mark;
   readonly state: 'open' | 'paced' | 'trial';
+  /** The windows of told limits have it already, for another gateway knows of it. */
+  isCounted?: boolean;
 }
 
 /** How an attempt ended: with a 429 and the wait that it states, a 5xx, another answer, none (timeout, abort), or unsent. */
@@ -91,8 +93,6 @@ export class Scheduler<T extends Queued> {
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
   readonly underWay: Permit[] = [];
-  /** Attempts under way that the windows count already, for another gateway knows of them. */
-  readonly counted = new WeakSet<Permit>();
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   readonly counts = { sent: 0, throttled: 0, answered: 0 };
 
@@ -168,7 +168,7 @@ export class Scheduler<T extends Queued> {
     const at = this.underWay.indexOf(permit);
     if (at !== -1) this.underWay.splice(at, 1);
     if (outcome === 'unused') this.#giveBack(permit);
-    else if (at !== -1 && !this.counted.has(permit))
+    else if (at !== -1 && !permit.isCounted)
       for (const window of this.windows) window.ended(permit.flow, nowMs);
     if (outcome === 'answered') this.counts.answered++;
     const isAnswer = outcome === 'answered' || outcome === 'broken';
@@ -199,13 +199,12 @@ export class Scheduler<T extends Queued> {
     this.advance(nowMs);
     const { state, perMs, closedUntilMs, statedUntilMs } = this.record;
     const inFlight = this.underWay.length;
-    const uncounted = this.uncounted.length;
     const heldUntilMs = Math.max(closedUntilMs, this.fields.turnMs(inFlight, nowMs));
     return {
       state,
       attemptsPerSecond: perMs > 0 ? perMs * 1000 : null,
       window: this.#window(),
-      limits: this.windows.map((window) => window.snapshot(uncounted, nowMs)),
+      limits: this.windows.map((window) => window.snapshot(this.uncounted.length, nowMs)),
       inFlight,
       waiting: this.queue.size,
       closedForSeconds: toSeconds(heldUntilMs - nowMs),
@@ -240,9 +239,9 @@ export class Scheduler<T extends Queued> {
     return held < 3 * (this.#window() - this.underWay.length);
   }
 
-  /** Attempts under way that take a place of each window beside what the windows count. */
+  /** Attempts under way that take a place of each window beside what it counts. */
   get uncounted(): readonly Permit[] {
-    return this.windows.length === 0 ? [] : this.underWay.filter((permit) => !this.counted.has(permit));
+    return this.windows.length === 0 ? [] : this.underWay.filter(({ isCounted }) => !isCounted);
   }
 
   /** When stated limits let an attempt of the first of these flows go, behind so many others. */

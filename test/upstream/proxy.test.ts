@@ -153,12 +153,18 @@ describe('what fails at the proxy is upstream-unreachable, in words of its own',
     expect(standIn.requests).toEqual([]);
   });
 
-  it('a tunnel in which the other end says nothing ends in time', async (owner) => {
+  it('a tunnel in which the other end says nothing ends in time, and is closed', async (owner) => {
     const proxy = await startProxy(owner);
-    proxy.behave((socket) => void socket.write('HTTP/1.1 200 OK\r\n\r\n'));
+    const closed = new Promise<void>((resolve) => {
+      proxy.behave((socket) => {
+        socket.once('end', resolve).once('close', resolve).resume();
+        socket.write('HTTP/1.1 200 OK\r\n\r\n');
+      });
+    });
     const { fail, outcomes } = transportBy(owner, by(proxy.port), { timeoutMs: 300 });
     expect((await fail()).proxyError).toBe('connection_timeout');
     expect(outcomes()).toEqual(['upstream-timeout']);
+    await closed;
   });
 
   it('nothing that listens there, or a name that is not known', async (owner) => {
