@@ -112,7 +112,7 @@ const { version } = JSON.parse(readFileSync(join(modules, '@stryker-mutator/core
 const suite = new Suite(
   'StrykerJS: files that decide, with at least 90 % of their mutants noticed',
   version,
-  'the other files that decide, whose tests were not looked at yet',
+  'the other files that decide, whose tests were not looked at yet, and the table of header fields',
 );
 const named = process.argv.slice(2);
 for (const file of named.length > 0 ? named : Object.keys(owners)) {
