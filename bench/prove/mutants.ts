@@ -20,7 +20,7 @@ import { Suite } from './suite.ts';
  */
 const owners: Readonly<Record<string, readonly string[]>> = {
   'cache/cache-control.ts': ['cache/cache-control', 'cache/cache-rules'],
-  'cache/cache-key.ts': [],
+  'cache/cache-key.ts': ['cache/cache-key', 'cache/repeated-ids'],
   'cache/cache-rules.ts': ['cache/cache-rules', 'cache/shared-reads'],
   'cache/flow-shares.ts': ['cache/answer-store'],
   'callers/bucket.ts': ['callers/limit'],
