@@ -26,6 +26,7 @@ export default defineConfig({
     // Many tests wait for processes, timers and each other's sockets: two cores keep as many as eight workers busy.
     maxWorkers: 8,
     // What is promised to come, but not when, is waited for patiently.
+    setupFiles: 'test/support/patience.ts',
     expect: { poll: { timeout: 20_000 } },
     // Whole-gateway tests wait for real processes and sockets; a slow machine must not fail them.
     testTimeout: 30_000,

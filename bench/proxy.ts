@@ -23,8 +23,8 @@ const { values } = parseArgs({
 const [rounds, seconds] = [Number(values.rounds), Number(values.seconds)];
 if (!(rounds >= 1 && seconds >= 1)) throw new TypeError('npm run bench:proxy [-- --rounds N] [--seconds N]');
 
-/** Of the CPU time of a read without a proxy: what two runs of the same differ by. */
-const mostCpu = 1.15;
+/** Of the CPU time of a read without a proxy, on a quiet machine: others' work between two reads costs the caches. */
+const mostCpu = 1.25;
 /** To the gateway and to tinyproxy another machine's address, though it leads here. */
 const host = '0.0.0.0';
 

@@ -133,12 +133,12 @@ ${tableOf(results)}
 - The load comes from wrk, which must be installed. nginx is left out where there is none.
 - It takes about twelve minutes. \`npm run bench -- --quick\` takes three and writes no files.
 
-Ratios within a run repeat to a tenth; absolute times differ by a third from hour to hour on a shared machine. For small differences there is \`npx node bench/instructions.ts\`: valgrind counts a hit's instructions outside the kernel.
+Ratios within a run repeat to a tenth; absolute times differ by a third from hour to hour on a shared machine. For small differences there is \`npx node bench/instructions.ts\`: valgrind counts a hit's instructions outside the kernel, and with \`through\` those of a read that passes through.
 
 ## Where the time goes
 
 - **A hit**: half of it is the kernel's, as in the bare handler. The rest of the difference: recognising the caller (more than half of that is SHA-256 of the token), the log line, the look-up, Node's headers of the request, V8's collections. No promise is made on the way ([decision 4](decisions/0004-cost-of-a-hit.md)).
-- **Passing through**: a quarter is the kernel's. The rest, of an answer of 3.3 KiB: some 17 µs in Node, V8's runtime and OpenSSL (sockets, parser, strings, 2 µs of it SHA-256 for the entity tag), 12 µs in V8's built-ins (promises, fields by name), 7 µs collections, 3 µs the search for the key, 2 µs whether the JSON is whole, 3 µs undici, 3 µs Node's own JavaScript, 8 µs all layers together. A streaming proxy checks nothing, and spends on its streams instead ([decision 3](decisions/0003-whole-answers.md)).
+- **Passing through**: a quarter is the kernel's, a quarter compiled JavaScript (undici's, Node's and the layers'; 2 µs the search for the key, 1.5 µs whether the JSON of an answer of 3.3 KiB is whole). The rest is Node's and V8's own code: sockets, parser, strings, fields by name, promises, 1 µs SHA-256 for the entity tag, 4 µs collections: a read allocates 45 KB, fastify's 33, the floor's 12. A streaming proxy checks nothing, and spends on its streams instead ([decision 3](decisions/0003-whole-answers.md)).
 - **Storing each answer**: collections of a heap that holds 64 MiB of answers. The gateway asks for them often, so that [memory stays bounded](caching.md#memory).
 - **Start and idle memory**: Node itself and the libraries. The [build](decisions/0005-one-program.md) keeps both small.
 `;

@@ -304,3 +304,5 @@ await tryStops();
 await tryTokens();
 await tryShortCalls();
 suite.end();
+// A case that failed leaves its gateways.
+process.exit();

@@ -20,7 +20,7 @@ import { Suite } from './suite.ts';
  */
 const owners: Readonly<Record<string, readonly string[]>> = {
   'cache/cache-control.ts': ['cache/cache-control', 'cache/cache-rules'],
-  'cache/cache-key.ts': [],
+  'cache/cache-key.ts': ['cache/cache-key', 'cache/repeated-ids'],
   'cache/cache-rules.ts': ['cache/cache-rules', 'cache/shared-reads'],
   'cache/flow-shares.ts': ['cache/answer-store'],
   'callers/bucket.ts': ['callers/limit'],
@@ -112,7 +112,7 @@ const { version } = JSON.parse(readFileSync(join(modules, '@stryker-mutator/core
 const suite = new Suite(
   'StrykerJS: files that decide, with at least 90 % of their mutants noticed',
   version,
-  'the other files that decide, whose tests were not looked at yet',
+  'the other files that decide, whose tests were not looked at yet, and the table of header fields',
 );
 const named = process.argv.slice(2);
 for (const file of named.length > 0 ? named : Object.keys(owners)) {

@@ -63,7 +63,7 @@ export interface SignedRequest extends UpstreamRequest {
    * Called with a whole answer, before it is handed up, and with how to free the room of its body: the answer may have to
    * wait to be searched for the key. Without it the room is free at once.
    */
-  readonly keepRoom?: (give: () => void) => void;
+  readonly keepRoom?: ((give: () => void) => void) | undefined;
 }
 
 /** Compressed bodies, made in the background by the cache and counted in its bytes; the edge only picks. */

@@ -42,6 +42,7 @@ export function latin1Of(payload: Payload): string {
 const slabBytes = 16 * 1_024;
 /** What was read from a socket may be a small window on a large buffer, and would keep it alive. */
 const sharedBytesTolerated = 1_024;
+const noSlab = Buffer.alloc(0);
 
 /** So many bytes of copied pieces may lie dead before V8 collects them. */
 const deadBytesTolerated = 2 * 2 ** 20;
@@ -73,7 +74,7 @@ function collectPieces(copiedBytes: number): void {
 export class GatheredBytes {
   length = 0;
   readonly #slabs: Buffer[] = [];
-  #slab = Buffer.alloc(0);
+  #slab = noSlab;
   #used = 0;
 
   /** @param expectedBytes of the whole body; 0 where that is not known */

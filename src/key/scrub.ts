@@ -70,8 +70,9 @@ export class Scrubber {
     let text = '';
     // Names too: an upstream that echoes may well make a field name of what it was sent.
     for (const name in headers) text += `${name}: ${headers[name]}\n`;
-    const leaked = this.#firstIn(text) ?? (body.length > sliceBytes ? undefined : this.#firstIn(body));
-    if (leaked !== undefined || body.length <= sliceBytes) return leaked;
+    const isLarge = body.length > sliceBytes;
+    const leaked = this.#firstIn(text, isLarge ? '' : body);
+    if (leaked !== undefined || !isLarge) return leaked;
     const search = this.#largeSearch.then(() => this.#firstInLarge(body));
     // One that fails, as for want of memory, fails its own answer and none of those that wait.
     this.#largeSearch = search.catch(() => undefined);
@@ -103,10 +104,11 @@ export class Scrubber {
     return clean + text.slice(done);
   }
 
-  /** A key that a text holds. */
-  #firstIn(text: Payload): Key | undefined {
-    if (text.length < windowBytes) return undefined;
-    for (const found of this.#search(this.#copyOf(text), text.length)) if (found) return found.owner;
+  /** A key that a text holds, or what follows it. */
+  #firstIn(text: Payload, more: Payload = ''): Key | undefined {
+    const length = text.length + more.length;
+    if (length < windowBytes) return undefined;
+    for (const found of this.#search(this.#copyOf(text, more), length)) if (found) return found.owner;
     return undefined;
   }
 
@@ -155,12 +157,18 @@ export class Scrubber {
   }
 
   /** One byte for each character, for every form is ASCII: of a wider character its lower byte. */
-  #copyOf(text: Payload): Buffer {
-    const copy = text.length <= reusedBytes ? this.#reused : Buffer.allocUnsafeSlow(text.length);
-    if (typeof text === 'string') copy.write(text, 'latin1');
-    else text.copy(copy);
+  #copyOf(text: Payload, more: Payload = ''): Buffer {
+    const length = text.length + more.length;
+    const copy = length <= reusedBytes ? this.#reused : Buffer.allocUnsafeSlow(length);
+    put(copy, text, 0);
+    if (more.length > 0) put(copy, more, text.length);
     return copy;
   }
+}
+
+function put(copy: Buffer, text: Payload, at: number): void {
+  if (typeof text === 'string') copy.write(text, at, 'latin1');
+  else text.copy(copy, at);
 }
 
 /** The places of several readings, in the order of the text; those that overlap as one. */

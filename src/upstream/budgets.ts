@@ -257,6 +257,7 @@ export class BodyBudget {
 
   /** Lets answers go on that wait for bytes, as far as these are free. */
   admit(): void {
+    if (this.waiting.length === 0) return;
     for (let next = this.#next(); next?.grow(next.bytes) === true; next = this.#next()) {
       next.ready();
     }

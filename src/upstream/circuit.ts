@@ -125,8 +125,13 @@ export class Circuit {
 
   /** Of several callers that wait: the first one that is not held up. */
   #readOf({ operation, context }: UpstreamRequest): Read {
-    const reads = context.flows.map(({ name }) => this.#readBy(name, operation));
-    return reads.find((read) => openOf(read) === undefined) ?? (reads[0] as Read);
+    let first: Read | undefined;
+    for (const { name } of context.flows) {
+      const read = this.#readBy(name, operation);
+      if (openOf(read) === undefined) return read;
+      first ??= read;
+    }
+    return first as Read;
   }
 
   #readBy(caller: string, operation: string): Read {

@@ -91,7 +91,7 @@ export function attachKey(
         giveRoom = give;
       };
       try {
-        const answer = await send({ ...signedWith(key, request), keepRoom }, trace);
+        const answer = await send(signedWith(key, request, keepRoom), trace);
         if (answer.status === 401) {
           keyring.refused(key, request);
           throw new KeySuspected(keyring, key, true);
@@ -108,8 +108,8 @@ export function attachKey(
     };
 }
 
-function signedWith(key: Key, request: UpstreamRequest): SignedRequest {
-  return { ...request, key: exposeKey(key), generation: key.generation };
+function signedWith(key: Key, request: UpstreamRequest, keepRoom?: SignedRequest['keepRoom']): SignedRequest {
+  return { ...request, key: exposeKey(key), generation: key.generation, keepRoom };
 }
 
 /** What is left of an answer that holds a key. @throws GatewayError for any but a 429 */

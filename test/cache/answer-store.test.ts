@@ -130,7 +130,11 @@ describe('the bytes of several flows', () => {
     for (const flow of ['a', 'b', 'c']) put(store, flow, 200_000, flow);
     vi.advanceTimersByTime(3 * 60_000);
     expect(get(store, 'a')).toBeDefined();
-    vi.advanceTimersByTime(3 * 60_000);
+    vi.advanceTimersByTime(2 * 60_000);
+    // After five minutes it has one still.
+    for (let at = 0; at < 6; at++) put(store, `early${at}`, 100_000, 'busy');
+    expect(store.snapshot().entries).toBe(6);
+    vi.advanceTimersByTime(60_000);
     for (let at = 0; at < 7; at++) put(store, `busy${at}`, 100_000, 'busy');
     expect([get(store, 'a'), get(store, 'b', 'b'), get(store, 'c', 'c')].map(Boolean)).toEqual([
       true,

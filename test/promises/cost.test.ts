@@ -15,12 +15,12 @@ const token = mintToken();
 const hits = 500;
 
 /** The gateway with callers, log and cache, and beside it Hono with a handler that returns a constant. */
-async function startBoth() {
+async function startBoth(ttl = '1h') {
   const folder = mkdtempSync(join(tmpdir(), 'gateway-cost-'));
   const callersFile = join(folder, 'callers.json');
   const tokens = [{ sha256: hash('sha256', token, 'hex') }];
   writeFileSync(callersFile, JSON.stringify({ callers: [{ name: 'script', tokens }] }));
-  const pair = await startPair({ CALLERS_FILE: callersFile, CACHE_TTL: '1h' });
+  const pair = await startPair({ CALLERS_FILE: callersFile, CACHE_TTL: ttl });
 
   const body = Buffer.alloc(3_300, 'a');
   const app = new Hono();
@@ -102,6 +102,12 @@ describe('what a cache hit costs', () => {
     await askRepeatedly(pair.port, 10);
     // Rounded: the watch on the callers file makes a few promises of its own twice a second.
     expect(Math.round(await promisesPer(pair.port))).toBe(0);
+  });
+
+  it('a read that goes up makes 22 promises, those of the stand-in included', async () => {
+    const { pair } = await startBoth('0s');
+    await askRepeatedly(pair.port, 10);
+    expect(Math.round(await promisesPer(pair.port))).toBeLessThanOrEqual(22);
   });
 
   it('a cache hit asks the upstream once, however often it is repeated', async () => {

@@ -46,19 +46,9 @@ describe.concurrent('settings are all checked before anything happens', () => {
       /HOST must be loopback/,
     ],
     [
-      'a callers file that is not there',
-      { ...settingsFor(upstream), CALLERS_FILE: '/nowhere/callers.json' },
-      /the callers file \/nowhere\/callers\.json can't be read \(ENOENT\)/,
-    ],
-    [
       'a secret where a callers file is to be named',
       { ...settingsFor(upstream), CALLERS_FILE: secret },
       /the callers file \(not a path\) can't be read/,
-    ],
-    [
-      'a key file that is not there',
-      { ...settingsFor(upstream), UPSTREAM_API_KEY_FROM: 'file:/nowhere/key' },
-      /file:\/nowhere\/key/,
     ],
     [
       'credentials in the base address',

@@ -24,7 +24,7 @@ let transport: Transport;
 
 const optionsFor = (url: string, overrides: Partial<TransportOptions> = {}): TransportOptions => ({
   baseUrl: new URL(url),
-  timeoutMs: 10_000,
+  timeoutMs: 60_000,
   maxBodyBytes: 100_000,
   connections: 8,
   mediaTypes: ['application/json', 'application/*+json'],
