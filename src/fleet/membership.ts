@@ -54,10 +54,9 @@ type Reply = [ids: Buffer[], facts: (Buffer | null)[]];
 export class Membership {
   readonly id = randomUUID().slice(0, 8);
   readonly #options: MembershipOptions;
-  readonly #workspaces = new Map<MemberWorkspace, number>();
+  /** How many share it, and since when fewer seem to; on this gateway's monotonic clock. */
+  readonly #workspaces = new Map<MemberWorkspace, { count: number; fewerSinceMs: number }>();
   #members: readonly Member[] = [];
-  /** On this gateway's monotonic clock. */
-  readonly #beat = { lastMs: Number.NEGATIVE_INFINITY, returnedMs: Number.NEGATIVE_INFINITY };
 
   constructor(options: MembershipOptions) {
     this.#options = options;
@@ -69,16 +68,17 @@ export class Membership {
   }
 
   join(workspace: MemberWorkspace): void {
-    this.#workspaces.set(workspace, 0);
+    this.#workspaces.set(workspace, { count: 0, fewerSinceMs: Number.POSITIVE_INFINITY });
   }
 
   /**
    * How many of them have the same key for this workspace, and so share its limit, this one included. Each signs what it
    * says with its time: another program cannot make up gateways, of which each would leave less of the limit to the
-   * others.
+   * others. Where fewer seem to be there, those before count until they had the time to say so again: the store may have
+   * been away, or its clock was set.
    */
   sharing(workspace: MemberWorkspace): number {
-    return this.#workspaces.get(workspace) ?? 0;
+    return this.#workspaces.get(workspace)?.count ?? 0;
   }
 
   /** Says for all workspaces that this gateway is there, and reads which others are. One round trip. */
@@ -98,9 +98,9 @@ export class Membership {
     );
     if (heard === undefined) return;
     this.#members = heard.map(({ member }) => member);
-    const isBack = this.#isBack(performance.now());
-    const nowMs = store.clock.at(performance.now()) ?? Number.NaN;
-    for (const workspace of this.#workspaces.keys()) {
+    const heardMs = performance.now();
+    const nowMs = store.clock.at(heardMs) ?? Number.NaN;
+    for (const [workspace, known] of this.#workspaces) {
       const sealing = workspace.sealing()?.sealing;
       const shares = ({ member, proofs }: Heard): boolean => {
         const proof = proofs.get(workspace.name) ?? '';
@@ -108,15 +108,13 @@ export class Membership {
         return isYoung && sealing?.isSigned(`gateway ${member.id}`, proof) === true;
       };
       const count = heard.filter(shares).length;
-      this.#workspaces.set(workspace, isBack ? Math.max(count, this.sharing(workspace)) : count);
+      if (count < known.count) {
+        known.fewerSinceMs = Math.min(known.fewerSinceMs, heardMs);
+        if (heardMs - known.fewerSinceMs < heartbeatKeptMs) continue;
+      }
+      known.count = count;
+      known.fewerSinceMs = Number.POSITIVE_INFINITY;
     }
-  }
-
-  /** Whether the store was away a moment ago: the others are as many as before, and have yet to say so again. */
-  #isBack(nowMs: number): boolean {
-    if (nowMs - this.#beat.lastMs > 2 * heartbeatMs) this.#beat.returnedMs = nowMs;
-    this.#beat.lastMs = nowMs;
-    return nowMs - this.#beat.returnedMs < heartbeatKeptMs;
   }
 
   /** Says that this gateway goes. */
