@@ -2,7 +2,13 @@
  * One connection to one Valkey or Redis server: greeted before it is used, and made anew for as long as it is wanted.
  * All workspaces whose names lie on that server use it, for commands and for messages.
  */
-import { createClient, RESP_TYPES, type RedisClientOptions, SocketTimeoutError } from '@redis/client';
+import {
+  createClient,
+  ErrorReply,
+  RESP_TYPES,
+  type RedisClientOptions,
+  SocketTimeoutError,
+} from '@redis/client';
 import type { StoreServer } from '../config/store-address.ts';
 import { scripts } from './scripts.ts';
 import { StoreClock } from './store-clock.ts';
@@ -189,6 +195,9 @@ export class StoreConnection {
       if (/^(?:redis|server)_mode:cluster/m.test(info) && !this.#isCluster) {
         return 'it is the node of a cluster: SHARED_STORE is to begin with redis+cluster://';
       }
+      if (/^(?:redis|server)_mode:sentinel/m.test(info)) {
+        return 'it is a sentinel: SHARED_STORE is to begin with redis+sentinel://';
+      }
       // A replica answers with what was true a moment ago, and takes nothing.
       return /^role:slave/m.test(info) ? 'it is a replica' : undefined;
     } catch (error) {
@@ -260,10 +269,28 @@ export async function within<T>(limitMs: number, promise: Promise<T>): Promise<T
   }
 }
 
+/** Errors whose code alone does not tell what is wrong. Nothing else of their text is shown: servers quote arguments. */
+const tellingErrors: readonly (readonly [RegExp, string])[] = [
+  [/^ERR No such master with that name/, 'no master has that name'],
+  [/^ERR unknown command ['`](\w{1,40})['`]/, 'it does not know the command $1'],
+  [/^ERR This instance has cluster support disabled/, 'it is no node of a cluster'],
+  [/^ERR DB index is out of range/, 'it has no database of that number'],
+  [/ permissions to run the '([\w|]{1,40})' command/, 'its user may not run $1'],
+  [/ script can't run this command/, 'its user may not run a command of a script'],
+  [/ (?:permissions to|script can't) access .* keys /, 'its user may not use these names'],
+  [/ (?:permissions to access|script can't publish to) .*channel/, 'its user may not use these channels'],
+];
+
 /** What went wrong, in a few words: a server's error has its code first and no value of ours in it. */
 export function describeError(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
   if (error instanceof SocketTimeoutError) return 'it was silent';
+  if (error instanceof ErrorReply) {
+    for (const [shape, told] of tellingErrors) {
+      const found = shape.exec(error.message.slice(0, 300));
+      if (found !== null) return told.replace('$1', found[1] ?? '');
+    }
+  }
   const code = 'code' in error ? String(error.code) : /^[A-Z]{3,}(?= )/.exec(error.message)?.[0];
   return code ?? error.message.slice(0, 120);
 }

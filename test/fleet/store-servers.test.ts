@@ -89,6 +89,25 @@ describe.skipIf(redisProgram === undefined)('a store behind sentinels', () => {
     expect(JSON.stringify(store.snapshot())).not.toContain('word');
   });
 
+  it('says what is wrong where the address names another kind of server, master or database, or its user lacks a right', async () => {
+    await using set = await startSentinels();
+    const [sentinel, master] = [at(set.sentinels[0] as RedisNode), at(set.nodes[0] as RedisNode)];
+    const user = ['gateway', 'on', '>a-word', '~test:*', '&test:*', '+@all', '-info'];
+    await set.nodes[0]?.command('ACL', 'SETUSER', ...user);
+    for (const [address, said] of [
+      [`redis+sentinel://${sentinel}/other`, 'the sentinels: no master has that name'],
+      [`redis+sentinel://${master}/mymaster`, 'the sentinels: it does not know the command SENTINEL'],
+      [`redis://${sentinel}`, 'it is a sentinel: SHARED_STORE is to begin with redis+sentinel://'],
+      [`redis+cluster://${master}`, 'the nodes: it is no node of a cluster'],
+      [`redis://${master}/99`, 'it has no database of that number'],
+      [`redis://gateway@${master}`, 'its user may not run info'],
+    ] as const) {
+      const password = address.includes('@') ? { password: 'a-word' } : {};
+      const store = open(address, password).join('test');
+      await vi.waitFor(() => expect(store.snapshot().reason).toBe(said), patiently);
+    }
+  });
+
   it('is left where the sentinels name another master while the old one still answers', async () => {
     await using set = await startSentinels({ downAfterMs: 60_000 });
     const { servers, join } = open(set.address);

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
+import { ErrorReply } from '@redis/client';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SharedBuckets } from '../../src/callers/limit.ts';
 import { parseStoreAddress, passwordInClear } from '../../src/config/store-address.ts';
@@ -10,6 +11,7 @@ import type { KeySealing } from '../../src/fleet/sealing.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
+import { describeError } from '../../src/fleet/store-connection.ts';
 import { StoreServers } from '../../src/fleet/store-servers.ts';
 import { Key } from '../../src/key/key.ts';
 import { checkHere } from '../support/command-line.ts';
@@ -690,6 +692,40 @@ describe('the address of the shared store', () => {
     const refused = expect(() => parseStoreAddress(text));
     refused.toThrow(TypeError);
     refused.not.toThrow(/secret/);
+  });
+});
+
+describe('what a store answers in place of a reply', () => {
+  it.each([
+    [
+      "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'x'",
+      'it does not know the command HELLO',
+    ],
+    ["NOPERM User x has no permissions to run the 'config|get' command", 'its user may not run config|get'],
+    [
+      'NOPERM this user has no permissions to access one of the keys used as arguments',
+      'its user may not use these names',
+    ],
+    [
+      "ERR ACL failure in script: User x has no permissions to run the 'set' command script: x",
+      'its user may not run set',
+    ],
+    [
+      "ERR The user executing the script can't run this command or subcommand script: x",
+      'its user may not run a command of a script',
+    ],
+    [
+      "ERR The user executing the script can't access at least one of the keys mentioned",
+      'its user may not use these names',
+    ],
+    [
+      "ERR The user executing the script can't publish to the channel mentioned",
+      'its user may not use these channels',
+    ],
+    ["OOM command not allowed when used memory > 'maxmemory'.", 'OOM'],
+    ['ERR value x is not an integer', 'ERR'],
+  ])('what a store answers in place of a reply, as %s, is told without its arguments', (text, told) => {
+    expect(describeError(new ErrorReply(text))).toBe(told);
   });
 });
 
