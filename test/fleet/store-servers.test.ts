@@ -329,6 +329,22 @@ const [rights = '', clusterRights = ''] = [
 ].map(([, found]) => found);
 
 describe.skipIf(redisProgram === undefined)('the smallest rights', () => {
+  it('without the right to subscribe are none: the store is not used, and check says so, where its user may not listen: each gateway would lead by itself', async () => {
+    await using set = await startServer();
+    const [node] = set.nodes as [RedisNode];
+    const user = ['gateway', 'on', '>a-word', '~test:*', '&test:*', '+@all', '-subscribe'];
+    await node.command('ACL', 'SETUSER', ...user);
+    const address = `redis://gateway@${at(node)}`;
+    const trial = { prefix: 'test', passwordFrom: 'env:WORD', environment: { WORD: 'a-word' }, limitMs };
+    const { problem } = await tryStore({ ...trial, address: parseStoreAddress(address) }, 20_000);
+    expect(problem).toBe('its user may not run subscribe');
+    const store = open(address, { password: 'a-word' }).join('test');
+    const news = listen(store);
+    await vi.waitFor(() => expect(store.snapshot().reason).toBe('its user may not run subscribe'), patiently);
+    await node.command('ACL', 'SETUSER', 'gateway', '+subscribe');
+    await worksAt(store, news, 'after');
+  });
+
   it.each([
     ['one server', startServer, 'analytics-gateway:*'],
     ['a cluster', startCluster, '{analytics-gateway*'],
