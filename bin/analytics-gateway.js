@@ -61,8 +61,11 @@ function nodeOfPackage() {
 async function runWith(node, file) {
   const { default: inspector } = await import('node:inspector');
   if (inspector.url() !== undefined) inspector.close();
+  // Those of sd_listen_fds(3) come behind the three that every process has.
+  const { LISTEN_PID, LISTEN_FDS } = process.env;
+  const passed = Number(LISTEN_PID) === process.pid ? Number(LISTEN_FDS) || 0 : 0;
   const child = spawn(node, [...process.execArgv, '--', file, ...process.argv.slice(2)], {
-    stdio: 'inherit',
+    stdio: Array(3 + passed).fill('inherit'),
   });
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) {
     process.on(signal, () => {

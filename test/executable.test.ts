@@ -18,6 +18,7 @@ import {
   until,
 } from './support/process.ts';
 import { builtMain } from './support/program.ts';
+import { end, holdSocket, listening, settingsOf } from './support/restarts.ts';
 import { sharedOwner } from './support/shared-owner.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -219,4 +220,20 @@ describe('the program under an old Node, without the executable that finds a new
     expect([status, stdout]).toEqual([2, '']);
     expect(stderr).toMatch(/^analytics-gateway: Node \S+ or later is needed, and \S+ is \S+\. Install .*\n$/);
   });
+});
+
+it('the executable passes on the sockets that it was started with', async (owner) => {
+  const { fd, port } = holdSocket(owner);
+  const settings = await settingsOf(owner, { HOST: 'fd:3', LISTEN_FDS: '1' });
+  const under = ['sh', '-c', 'LISTEN_PID=$$ exec "$@"', 'sh'];
+  const gateway = start(owner, ['serve'], {
+    main: executable,
+    flags: asOldNode,
+    settings,
+    under,
+    passed: fd,
+  });
+  // Killed, it would leave behind the process that it has started.
+  owner.onTestFinished(() => end(gateway));
+  expect(await listening(gateway)).toBe(`http://127.0.0.1:${port}`);
 });

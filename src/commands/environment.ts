@@ -222,7 +222,12 @@ function proxiesWithoutEffect(environment: Environment): string[] {
       if (environment[name]?.trim() || environment[name.toLowerCase()]?.trim())
         ignored.push(`${name} is ignored: what goes out by https: asks HTTPS_PROXY alone, which is not set`);
     }
-    for (const name of ['NO_PROXY', 'PROXY_AUTHORIZATION_FROM']) {
+    // Of an http: upstream NO_PROXY says that HTTP_PROXY is not its way.
+    const isHttp = Object.entries(environment).some(
+      ([name, value]) => name.startsWith('UPSTREAM_BASE_URL') && value?.trim().startsWith('http:'),
+    );
+    const isAsked = isHttp && variableIn(environment, 'HTTP_PROXY') !== undefined;
+    for (const name of [...(isAsked ? [] : ['NO_PROXY']), 'PROXY_AUTHORIZATION_FROM']) {
       if (variableIn(environment, name)) ignored.push(`${name} is ignored, because HTTPS_PROXY is not set`);
     }
     return ignored;

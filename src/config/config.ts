@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { SettingError } from '../errors.ts';
-import { isLoopbackHost, passedSocket, socketPath } from '../http/address.ts';
+import { hostFromUrl, isLoopbackHost, passedSocket, socketPath } from '../http/address.ts';
 import { misspelledSettings, unlistedSettings } from './misspellings.ts';
 import { type Setting, type SettingName, settings } from './settings.ts';
 import { ConfigValueError, type Environment, variableIn } from './values.ts';
@@ -124,7 +124,7 @@ function contradictions(config: Config): string[] {
   }
   for (const [name, base] of addresses) {
     if (base?.protocol !== 'http:' || isLoopbackHost(base.hostname)) continue;
-    if (config.HTTP_PROXY && !config.NO_PROXY?.names(base.hostname, Number(base.port) || 80)) {
+    if (config.HTTP_PROXY && !config.NO_PROXY?.names(hostFromUrl(base.hostname), Number(base.port) || 80)) {
       problems.push(
         `HTTP_PROXY is for ${name} as well, which is http:, and the proxy would read its key: make that https:, or name its host in NO_PROXY`,
       );

@@ -143,7 +143,7 @@ export const settings = {
   ),
   NO_PROXY: optional(
     noProxy,
-    'What is reached without the proxy, comma-separated: domains with all below them, addresses, networks like 10.0.0.0/8, each with :port where only that is meant; * for all. Loopback always is. Also written no_proxy.',
+    'What is reached without the proxy, comma-separated: domains with all below them and addresses, each with :port where only that is meant; networks like 10.0.0.0/8; * for all. Loopback always is. Also written no_proxy.',
   ),
   PROXY_AUTHORIZATION_FROM: optional(
     filePlace,

@@ -296,7 +296,7 @@ interface NamedHost {
 
 /**
  * A list, by commas or blanks, of names (`example.com`, `.example.com` and `*.example.com` are that domain and all below
- * it), addresses and networks (`10.0.0.0/8`), each with a port where only that is meant; `*` is every host. A member that
+ * it) and addresses, each with a port where only that is meant, and networks (`10.0.0.0/8`); `*` is every host. A member that
  * names no host is passed over: the list is shared with other programs, and some of them know more.
  */
 export const noProxy: Reader<NoProxy> = (value) => {

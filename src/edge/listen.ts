@@ -45,7 +45,9 @@ function whyNotListening(
 ): ListenError {
   if (address.startsWith('fd:')) {
     const why = 'names no socket that this process was started with and may listen on';
-    return new ListenError(`${host}=${address} ${why}: let its supervisor pass one (LISTEN_FDS)`, true);
+    const todo =
+      'let its supervisor pass one (LISTEN_FDS), and start the program without npx, which passes none on';
+    return new ListenError(`${host}=${address} ${why}: ${todo}`, true);
   }
   if (code === 'EADDRINUSE') {
     const instead = path !== undefined ? `choose another path in ${host}` : `choose another ${port}`;

@@ -618,7 +618,11 @@ describe('the settings of a proxy', () => {
     const environment = { ...upstream, ...proxy };
     expect(settingsWithoutEffect(environment, problemsOf(environment))).toEqual([]);
     expect(problemsOf({ ...upstream, http_proxy: 'http://proxy:3128' })).toHaveLength(1);
-    for (const direct of [{ NO_PROXY: '.internal' }, { UPSTREAM_BASE_URL: 'http://127.0.0.1/api' }])
+    for (const direct of [
+      { NO_PROXY: '.internal' },
+      { UPSTREAM_BASE_URL: 'http://127.0.0.1/api' },
+      { UPSTREAM_BASE_URL: 'http://[fd00::2]/api', NO_PROXY: 'fd00::/8' },
+    ])
       expect(problemsOf({ ...upstream, ...proxy, ...direct })).toEqual([]);
   });
 
@@ -638,6 +642,11 @@ describe('the settings of a proxy', () => {
   it.each<[Record<string, string>, string[]]>([
     [{ HTTPS_PROXY: 'http://proxy', HTTP_PROXY: 'http://proxy', NO_PROXY: '.internal' }, []],
     [{ HTTP_PROXY: 'http://proxy', no_proxy: '.internal' }, ['HTTP_PROXY is ignored', 'NO_PROXY is ignored']],
+    // There it says that the upstream is reached directly.
+    [
+      { HTTP_PROXY: 'http://proxy', NO_PROXY: 'up', UPSTREAM_BASE_URL: 'http://up/api' },
+      ['HTTP_PROXY is ignored'],
+    ],
     [{ OTEL_PROPAGATORS: 'tracecontext' }, []],
     [{ OTEL_PROPAGATORS: 'tracecontext, baggage' }, ['OTEL_PROPAGATORS is not obeyed']],
     [{ OTEL_PROPAGATORS: 'none' }, ['OTEL_PROPAGATORS is not obeyed']],
