@@ -223,6 +223,7 @@ export async function tryStore(options: StoreOptions, timeoutMs: number): Promis
     ...{ servers, prefix, limitMs },
     onChange: ({ state, reason }) => resolve(state === 'in use' ? undefined : reason),
   });
+  store.subscribe(store.name('check'), () => undefined);
   const timer = setTimeout(() => resolve('it was not reached in time'), timeoutMs);
   // The first use of a process that has just started may come too late by itself.
   const problem = (await reached) ?? ((await takeTurn(store)) && (await takeTurn(store)));

@@ -174,8 +174,6 @@ export class StoreConnection {
       return;
     }
     this.#usableSinceMs = performance.now();
-    // The client keeps what it is subscribed to, but not what it could not subscribe to: asked for twice is once.
-    for (const [onMessage, channel] of this.#channels) this.subscribe(channel, onMessage);
     await this.readClock();
     // Lost again meanwhile.
     if (this.#usableSinceMs === undefined) return;
@@ -185,7 +183,7 @@ export class StoreConnection {
 
   async #findProblem(): Promise<string | undefined> {
     try {
-      const asked = this.client.sendCommand(['INFO', 'server', 'replication']);
+      const asked = this.client.sendCommand(['INFO', 'server', 'replication', 'persistence']);
       const info = String(await within(1_000, asked));
       const version = Number(/^(?:valkey|redis)_version:(\d+)/m.exec(info)?.[1]);
       if (!(version >= leastVersion)) {
@@ -198,8 +196,16 @@ export class StoreConnection {
       if (/^(?:redis|server)_mode:sentinel/m.test(info)) {
         return 'it is a sentinel: SHARED_STORE is to begin with redis+sentinel://';
       }
+      if (/^loading:1/m.test(info)) return 'LOADING';
       // A replica answers with what was true a moment ago, and takes nothing.
-      return /^role:slave/m.test(info) ? 'it is a replica' : undefined;
+      if (/^role:slave/m.test(info)) return 'it is a replica';
+      // The client keeps what it is subscribed to, but not what it could not subscribe to: asked for twice is once.
+      const asks = [...this.#channels].map(([onMessage, channel]) =>
+        this.client.subscribe(channel, onMessage, true),
+      );
+      // Gateways that do not hear each other would all lead, unnoticed.
+      await within(1_000, Promise.all(asks));
+      return undefined;
     } catch (error) {
       return describeError(error);
     }

@@ -177,6 +177,21 @@ describe('sentinels that do not agree', () => {
 });
 
 describe('a server that is there and not in charge', () => {
+  it('a server that loads its data is not taken to be of use each time that it greets, and is used once it has', async () => {
+    let isLoading = true;
+    const info = () => `redis_version:7.2.0\r\nloading:${isLoading ? 1 : 0}\r\n`;
+    const address = await serve((command) =>
+      command.includes('INFO') ? `$${info().length}\r\n${info()}\r\n` : undefined,
+    );
+    const store = open(`redis://${address}`).join('test');
+    await vi.waitFor(
+      () => expect(store.snapshot()).toMatchObject({ inUse: false, reason: 'LOADING' }),
+      patiently,
+    );
+    isLoading = false;
+    await vi.waitFor(() => expect(store.snapshot().inUse).toBe(true), patiently);
+  });
+
   it.each([
     ['READONLY', "-READONLY You can't write against a read only replica.\r\n"],
     ['LOADING', '-LOADING Redis is loading the dataset in memory\r\n'],
@@ -329,6 +344,22 @@ const [rights = '', clusterRights = ''] = [
 ].map(([, found]) => found);
 
 describe.skipIf(redisProgram === undefined)('the smallest rights', () => {
+  it('without the right to subscribe are none: the store is not used, and check says so, where its user may not listen: each gateway would lead by itself', async () => {
+    await using set = await startServer();
+    const [node] = set.nodes as [RedisNode];
+    const user = ['gateway', 'on', '>a-word', '~test:*', '&test:*', '+@all', '-subscribe'];
+    await node.command('ACL', 'SETUSER', ...user);
+    const address = `redis://gateway@${at(node)}`;
+    const trial = { prefix: 'test', passwordFrom: 'env:WORD', environment: { WORD: 'a-word' }, limitMs };
+    const { problem } = await tryStore({ ...trial, address: parseStoreAddress(address) }, 20_000);
+    expect(problem).toBe('its user may not run subscribe');
+    const store = open(address, { password: 'a-word' }).join('test');
+    const news = listen(store);
+    await vi.waitFor(() => expect(store.snapshot().reason).toBe('its user may not run subscribe'), patiently);
+    await node.command('ACL', 'SETUSER', 'gateway', '+subscribe');
+    await worksAt(store, news, 'after');
+  });
+
   it.each([
     ['one server', startServer, 'analytics-gateway:*'],
     ['a cluster', startCluster, '{analytics-gateway*'],

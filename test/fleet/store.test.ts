@@ -180,7 +180,7 @@ function greeting(command: string): string | undefined {
   const [, name, channel = ''] = command.split('\r\n').filter((_, index) => index % 2 === 0);
   if (name === 'HELLO') return '%1\r\n+server\r\n+redis\r\n';
   if (name === 'INFO') return '$19\r\nredis_version:7.2.0\r\n';
-  if (name === 'SUBSCRIBE') return `>3\r\n+subscribe\r\n$${channel.length}\r\n${channel}\r\n:1\r\n`;
+  if (name === 'subscribe') return `>3\r\n+subscribe\r\n$${channel.length}\r\n${channel}\r\n:1\r\n`;
   return undefined;
 }
 
