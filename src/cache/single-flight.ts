@@ -132,8 +132,8 @@ export class Flight extends WatchedContext implements RequestContext {
     if (this.#subscribers.length > 0) {
       const { deadlineMs, flow } = subscriber.context;
       const isGone = this.#count(flow, -1) === 0;
-      const name = flowNameOf(flow);
-      const flows = isGone ? this.#flows.filter((one) => flowNameOf(one) !== name) : this.#flows;
+      const isOther = ({ name, background }: Flow) => name !== flow.name || background !== flow.background;
+      const flows = isGone ? this.#flows.filter(isOther) : this.#flows;
       // Most leave without having had the latest deadline.
       this.#adopt(deadlineMs >= this.#deadlineMs ? this.#latestMs() : this.#deadlineMs, flows);
       return;

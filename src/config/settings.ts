@@ -169,7 +169,7 @@ export const settings = {
   REUSE_PORT: defaulted(
     'off',
     oneOf('on', 'off'),
-    'Whether other processes of the same user may listen on HOST and PORT too, so that a new version starts beside the old one, or several share the work.',
+    'Whether other processes of the same user may listen on HOST and PORT too, so that a new version starts beside the old one, or several share the work. Each needs an ADMIN_PORT of its own.',
   ),
   TLS_CERT_FILE: optional(
     text,

@@ -183,7 +183,7 @@ export class StoreConnection {
 
   async #findProblem(): Promise<string | undefined> {
     try {
-      const asked = this.client.sendCommand(['INFO', 'server', 'replication']);
+      const asked = this.client.sendCommand(['INFO', 'server', 'replication', 'persistence']);
       const info = String(await within(1_000, asked));
       const version = Number(/^(?:valkey|redis)_version:(\d+)/m.exec(info)?.[1]);
       if (!(version >= leastVersion)) {
@@ -196,6 +196,7 @@ export class StoreConnection {
       if (/^(?:redis|server)_mode:sentinel/m.test(info)) {
         return 'it is a sentinel: SHARED_STORE is to begin with redis+sentinel://';
       }
+      if (/^loading:1/m.test(info)) return 'LOADING';
       // A replica answers with what was true a moment ago, and takes nothing.
       if (/^role:slave/m.test(info)) return 'it is a replica';
       // The client keeps what it is subscribed to, but not what it could not subscribe to: asked for twice is once.

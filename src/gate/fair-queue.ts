@@ -72,10 +72,27 @@ export class FairQueue<T extends Queued> {
 
   /** Within a flow the oldest goes first, so that a request that was answered with 429 returns to its old place. */
   add(request: T, flows = request.context.flows): void {
-    const backlogs = flows.map((flow) => this.#backlogOf(flow));
+    const backlogs = flows.map((flow) => this.#addTo(flow, request));
     this.#queuedIn.set(request, backlogs);
     if (backlogs.length > 1) this.#shared++;
-    for (const one of backlogs) one.waiting.splice(positionIn(one, request.arrivedMs), 0, request);
+  }
+
+  /** The request's flows have changed. Mostly one has come or gone, and thousands stay: these are not touched. */
+  move(request: T): void {
+    const backlogs = this.#queuedIn.get(request);
+    if (backlogs === undefined) return;
+    const { flows } = request.context;
+    const most = Math.min(backlogs.length, flows.length);
+    const stays = (at: number, ofFlows: number) => isOf(backlogs[at] as Backlog<T>, flows[ofFlows] as Flow);
+    let first = 0;
+    while (first < most && stays(first, first)) first++;
+    let last = 0;
+    while (last < most - first && stays(backlogs.length - 1 - last, flows.length - 1 - last)) last++;
+    const come = flows.slice(first, flows.length - last).map((flow) => this.#addTo(flow, request));
+    if (backlogs.length > 1) this.#shared--;
+    const gone = backlogs.splice(first, backlogs.length - last - first, ...come);
+    if (backlogs.length > 1) this.#shared++;
+    for (const { waiting } of gone) waiting.splice(waiting.indexOf(request), 1);
   }
 
   /** Takes a request out; false where it was not queued. */
@@ -155,6 +172,12 @@ export class FairQueue<T extends Queued> {
     }
   }
 
+  #addTo(flow: Flow, request: T): Backlog<T> {
+    const backlog = this.#backlogOf(flow);
+    backlog.waiting.splice(positionIn(backlog, request.arrivedMs), 0, request);
+    return backlog;
+  }
+
   #backlogOf(flow: Flow): Backlog<T> {
     const key = flowNameOf(flow);
     const backlog = this.#backlogs.get(key) ?? { flow, start: Number.NEGATIVE_INFINITY, waiting: [] };
@@ -178,6 +201,10 @@ export class FairQueue<T extends Queued> {
     }
     this.#forgetAt = Math.max(leastForgetAt, 2 * this.#backlogs.size);
   }
+}
+
+function isOf({ flow }: Pick<Backlog<unknown>, 'flow'>, { name, background }: Flow): boolean {
+  return flow.name === name && flow.background === background;
 }
 
 function positionIn<T extends Queued>({ waiting }: Backlog<T>, arrivedMs: number): number {

@@ -129,9 +129,8 @@ export class Scheduler<T extends Queued> {
     return this.queue.remove(request);
   }
 
-  /** The request's flows have changed: queues it anew. */
   moved(request: T): void {
-    if (this.queue.remove(request)) this.queue.add(request);
+    this.queue.move(request);
   }
 
   /** The request's deadline has come. Its `Retry-After` says when an equal request would be served in time. */

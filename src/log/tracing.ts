@@ -13,7 +13,7 @@ import { toHundredths } from '../exchange/figures.ts';
 import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { AttemptSpan, AttemptSpans, RequestSpan, Trace, WaitingPlace } from '../exchange/trace.ts';
 import { importModule, importProblem, type LoadModule, PackageError } from '../files/optional-package.ts';
-import { hostName } from '../http/address.ts';
+import { hostFromUrl, hostName } from '../http/address.ts';
 import { version } from '../version.ts';
 
 interface SpanContext {
@@ -218,7 +218,7 @@ export class Tracing {
   /** The spans of a workspace's attempts. @param upstream its base address: the host and port stand in each span */
   spansOf(workspace: string, upstream: URL): AttemptSpans {
     const about = {
-      'server.address': upstream.hostname,
+      'server.address': hostFromUrl(upstream.hostname),
       'server.port': Number(upstream.port) || (upstream.protocol === 'http:' ? 80 : 443),
       'analytics_gateway.workspace': workspace || undefined,
     };
@@ -354,7 +354,7 @@ function targetAttributes({ peer, path, host = '' }: RefusalFields): Attributes 
   return {
     'url.path': path,
     'client.address': peer,
-    'server.address': name?.replace(/^\[|\]$/g, ''),
+    'server.address': name === undefined ? undefined : hostFromUrl(name),
     'server.port': name === undefined || port === undefined ? undefined : Number(port),
   };
 }

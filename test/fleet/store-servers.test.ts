@@ -177,6 +177,21 @@ describe('sentinels that do not agree', () => {
 });
 
 describe('a server that is there and not in charge', () => {
+  it('a server that loads its data is not taken to be of use each time that it greets, and is used once it has', async () => {
+    let isLoading = true;
+    const info = () => `redis_version:7.2.0\r\nloading:${isLoading ? 1 : 0}\r\n`;
+    const address = await serve((command) =>
+      command.includes('INFO') ? `$${info().length}\r\n${info()}\r\n` : undefined,
+    );
+    const store = open(`redis://${address}`).join('test');
+    await vi.waitFor(
+      () => expect(store.snapshot()).toMatchObject({ inUse: false, reason: 'LOADING' }),
+      patiently,
+    );
+    isLoading = false;
+    await vi.waitFor(() => expect(store.snapshot().inUse).toBe(true), patiently);
+  });
+
   it.each([
     ['READONLY', "-READONLY You can't write against a read only replica.\r\n"],
     ['LOADING', '-LOADING Redis is loading the dataset in memory\r\n'],

@@ -85,9 +85,10 @@ describe('the fair queue', () => {
     const moving = entry('a', 1, true);
     const queue = filled(moving, entry('b'));
     moving.context = { ...moving.context, flows: [{ ...flowOf(moving), background: false }] };
-    expect(queue.remove(moving)).toBe(true);
-    queue.add(moving);
+    queue.move(moving);
     expect(queue.size).toBe(2);
+    expect(queue.remove(moving)).toBe(true);
+    expect(names(queue)).toBe('b');
     expect(queue.remove(entry('stranger'))).toBe(false);
   });
 
@@ -118,11 +119,6 @@ describe('the fair queue', () => {
   });
 });
 
-const moved = (queue: FairQueue<Entry>, one: Entry): void => {
-  queue.remove(one);
-  queue.add(one);
-};
-
 describe('a request with several flows in the fair queue', () => {
   it('a request with several flows in the fair queue goes with the first turn that comes, once, and that flow alone is charged', () => {
     const queue = filled(...many(400, 'greedy'));
@@ -130,7 +126,7 @@ describe('a request with several flows in the fair queue', () => {
     queue.add(joined);
     names(queue, 20);
     joined.context = joinedBy(joined, 'dashboard');
-    moved(queue, joined);
+    queue.move(joined);
     expect(queue.size).toBe(381);
     expect(queue.take()).toMatchObject({ request: joined, flow: { name: 'dashboard' } });
     // The dashboard has had its turn; the greedy caller has not lost one.
@@ -143,7 +139,7 @@ describe('a request with several flows in the fair queue', () => {
     const refresh = entry('a', 1, true);
     const queue = filled(refresh, entry('b'), entry('b'));
     refresh.context = joinedBy(refresh, 'a');
-    moved(queue, refresh);
+    queue.move(refresh);
     expect(names(queue)).toBe('bab');
   });
 
@@ -153,7 +149,7 @@ describe('a request with several flows in the fair queue', () => {
     joined.context = joinedBy(joined, 'dashboard');
     queue.add(joined);
     joined.context = { ...joined.context, flows: joined.context.flows.slice(0, 1) };
-    moved(queue, joined);
+    queue.move(joined);
     expect(names(queue)).toBe('greedy'.repeat(6));
   });
 
@@ -176,5 +172,32 @@ describe('a request with several flows in the fair queue', () => {
     expect([gone === joined, flowOf(gone).name]).toEqual([false, 'greedy']);
     expect(queue.size).toBe(5);
     expect(names(queue)).toContain('dashboard');
+  });
+
+  it('a request with several flows in the fair queue keeps all its places but those of the flows that come or go, however many', () => {
+    const people = Array.from({ length: 3_000 }, (_, person) => `staff/${person}`);
+    const inDemand = entry('staff/first');
+    let looks = 0;
+    const watched = (name: string) => ({
+      ...{ name, background: false },
+      get weight() {
+        looks++;
+        return 1;
+      },
+    });
+    inDemand.context = { ...inDemand.context, flows: people.map(watched) };
+    const queue = filled(inDemand);
+    expect([...queue.flows()]).toHaveLength(3_000);
+    const { flows } = inDemand.context;
+    looks = 0;
+    inDemand.context = { ...inDemand.context, flows: [...flows, watched('dashboard')] };
+    queue.move(inDemand);
+    inDemand.context = { ...inDemand.context, flows: inDemand.context.flows.toSpliced(1_500, 1) };
+    queue.move(inDemand);
+    expect(looks).toBeLessThan(5);
+    expect(queue.flowsOf(inDemand)).toEqual(inDemand.context.flows);
+    expect([...queue.flows()].map(({ name }) => name)).not.toContain('staff/1500');
+    expect(queue.take()?.request).toBe(inDemand);
+    expect([queue.size, queue.remembered]).toEqual([0, 0]);
   });
 });
