@@ -248,7 +248,7 @@ function proxiesWithoutEffect(environment: Environment): string[] {
   }
   const { unreadable } = noProxy(variableIn(environment, 'NO_PROXY') ?? '');
   if (unreadable > 0)
-    ignored.push(`NO_PROXY has ${unreadable} members that name no host, and are passed over`);
+    ignored.push(`NO_PROXY is not used where it names no host: ${unreadable} of its members`);
   if (variableIn(environment, 'UPSTREAM_BASE_URL')?.startsWith('http:'))
     ignored.push('HTTPS_PROXY is not used for UPSTREAM_BASE_URL, which is http:');
   return ignored;
