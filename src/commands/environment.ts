@@ -4,7 +4,6 @@
  */
 
 import { statSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseEnv } from 'node:util';
@@ -12,7 +11,7 @@ import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { unknownSettings } from '../config/misspellings.ts';
 import { caselessSettings, type Environment, noProxy, variableIn } from '../config/values.ts';
 import { SettingError } from '../errors.ts';
-import { describeUnreadable } from '../files/read.ts';
+import { describeUnreadable, readTextOrPipe } from '../files/read.ts';
 import { findRefusedVariable, storeCommandMark } from '../key/node-flags.ts';
 import { specifiedOperations } from '../operations.ts';
 
@@ -116,7 +115,7 @@ async function readWithWord(what: string, file: string): Promise<string> {
     process.stderr.write(`analytics-gateway: waiting for the end of ${what} ${file}\n`);
   }, patienceMs);
   try {
-    return await readFile(file, 'utf8');
+    return await readTextOrPipe(file);
   } finally {
     clearTimeout(timer);
   }

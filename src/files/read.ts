@@ -57,7 +57,19 @@ export async function readText(path: string): Promise<string> {
   }
 }
 
-/** The same at once, for the start. @throws NotAFileError, or the system's error */
+/** The same of a file or a pipe, whose writer is waited for. @throws NotAFileError, or the system's error */
+export async function readTextOrPipe(path: string): Promise<string> {
+  const file = await open(path);
+  try {
+    const found = await file.stat();
+    if (!found.isFIFO()) refuseOther(found);
+    return await file.readFile('utf8');
+  } finally {
+    await file.close();
+  }
+}
+
+/** The same of a file at once, for the start. @throws NotAFileError, or the system's error */
 export function readTextSync(path: string): string {
   const file = openSync(path, flags);
   try {

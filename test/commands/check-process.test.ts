@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -189,7 +189,8 @@ describe.concurrent('check', () => {
   it('check ends although the command leaves something running that holds its output open', async (context) => {
     const standIn = await standInFor(context);
     const pidFile = join(temporaryFolder(context), 'pid');
-    const left = `setsid sh -c "echo \\$\\$ > ${pidFile}; exec sleep 20"`;
+    const left = `setsid sh -c "echo \\$\\$ > ${pidFile}; exec sleep 600"`;
+    context.onTestFinished(() => void process.kill(Number(readFileSync(pidFile, 'utf8'))));
     const { status } = await run(context, ['check'], {
       settings: {
         ...settingsFor(standIn.url),
@@ -197,7 +198,7 @@ describe.concurrent('check', () => {
       },
     });
     context.expect(status).toBe(0);
-  }, 15_000);
+  });
 
   it('check is not fine with a previous key that cannot be read', async (context) => {
     const standIn = await standInFor(context);

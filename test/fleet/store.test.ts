@@ -18,6 +18,8 @@ import { checkHere } from '../support/command-line.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
 import { contextFor, requestWith } from '../support/requests.ts';
 
+/** A store that is only slow, because the machine is, must not seem away. */
+const patientMs = 10_000;
 const opened: StoreServers[] = [];
 afterEach(() => {
   for (const servers of opened.splice(0)) servers.close();
@@ -52,7 +54,7 @@ const get = (store: SharedStore): Promise<string | null | undefined> =>
 describe.skipIf(redisProgram === undefined)('the shared store', () => {
   it('a store answers calls and tells its clock once it is reached', async () => {
     await using server = await startRedis();
-    const { store } = open(server);
+    const { store } = open(server, undefined, patientMs);
     await inUse(store);
     expect(await store.call((client) => client.set(store.name('record'), 'value'))).toBe('OK');
     expect(await get(store)).toBe('value');
@@ -76,7 +78,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
   it('a store gives no answer, and no error, while it is not reached, and is used once it is', async () => {
     await using server = await startRedis();
     await server.kill();
-    const { store } = open(server);
+    const { store } = open(server, undefined, patientMs);
     expect(await get(store)).toBeUndefined();
     await server.start();
     await inUse(store);

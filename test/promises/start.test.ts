@@ -283,6 +283,7 @@ describe.concurrent('it starts', () => {
         for (const [words, said, ...others] of [
           [['--env-file', 'none.env'], `${join(cwd, 'none.env')} can't be read (ENOENT): it does not exist`],
           [['--env-file=.'], `${cwd} can't be read (EISDIR)`],
+          [['--env-file=/dev/zero'], '/dev/zero is a device, not a file'],
           [
             ['--env-file=team.env'],
             `${file}, line 2: is not NAME=value, a comment or empty`,
