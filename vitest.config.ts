@@ -27,7 +27,7 @@ export default defineConfig({
     maxWorkers: 8,
     // What is promised to come, but not when, is waited for patiently.
     setupFiles: 'test/support/patience.ts',
-    expect: { poll: { timeout: 20_000 } },
+    expect: { poll: { timeout: 60_000 } },
     // Whole-gateway tests wait for real processes and sockets; a slow machine must not fail them.
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -105,9 +105,10 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return this.#inner.leave(request);
   }
 
-  moved(request: T): void {
-    this.#tell([...this.#inner.queue.flowsOf(request), ...request.context.flows]);
-    this.#inner.moved(request);
+  moved(request: T): readonly Flow[] {
+    const flows = this.#inner.moved(request);
+    this.#tell(flows);
+    return flows;
   }
 
   expired(request: T, nowMs: number): readonly Rejected<T>[] {

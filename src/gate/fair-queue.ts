@@ -77,10 +77,14 @@ export class FairQueue<T extends Queued> {
     if (backlogs.length > 1) this.#shared++;
   }
 
-  /** The request's flows have changed. Mostly one has come or gone, and thousands stay: these are not touched. */
-  move(request: T): void {
+  /**
+   * The request's flows have changed. Mostly one has come or gone, and thousands stay: these are not touched.
+   *
+   * @returns those that have come or gone
+   */
+  move(request: T): readonly Flow[] {
     const backlogs = this.#queuedIn.get(request);
-    if (backlogs === undefined) return;
+    if (backlogs === undefined) return [];
     const { flows } = request.context;
     const most = Math.min(backlogs.length, flows.length);
     const stays = (at: number, ofFlows: number) => isOf(backlogs[at] as Backlog<T>, flows[ofFlows] as Flow);
@@ -93,6 +97,7 @@ export class FairQueue<T extends Queued> {
     const gone = backlogs.splice(first, backlogs.length - last - first, ...come);
     if (backlogs.length > 1) this.#shared++;
     for (const { waiting } of gone) waiting.splice(waiting.indexOf(request), 1);
+    return [...come, ...gone].map(({ flow }) => flow);
   }
 
   /** Takes a request out; false where it was not queued. */

@@ -129,8 +129,8 @@ export class Scheduler<T extends Queued> {
     return this.queue.remove(request);
   }
 
-  moved(request: T): void {
-    this.queue.move(request);
+  moved(request: T): readonly Flow[] {
+    return this.queue.move(request);
   }
 
   /** The request's deadline has come. Its `Retry-After` says when an equal request would be served in time. */

@@ -40,6 +40,9 @@ export interface CircuitSnapshot extends BreakerSnapshot {
   readonly operations: readonly (BreakerSnapshot & { readonly operation: string })[];
 }
 
+/** Remembered of one operation. People of company logins may be many more; what they ask for rarely fails. */
+const mostReads = 1_000;
+
 interface Breaker {
   readonly scope: rules.Scope;
   failures: rules.RecentFailures | undefined;
@@ -123,6 +126,11 @@ export class Circuit {
     return { ...shown(isOpen, count, failures ?? (isEachOpen ? part : undefined), reads), operations };
   };
 
+  /** Reads of callers that are remembered, of all operations. */
+  get remembered(): number {
+    return [...this.#operations.values()].reduce((sum, { reads }) => sum + reads.size, 0);
+  }
+
   /** Of several callers that wait: the first one that is not held up. */
   #readOf({ operation, context }: UpstreamRequest): Read {
     let first: Read | undefined;
@@ -146,7 +154,12 @@ export class Circuit {
     const breakers = [this.#whole, shared, own];
     const read = { operation, caller, breakers, dueMs: 0, waitMs: 0, isTried: false };
     this.#operations.set(operation, shared);
-    shared.reads.set(caller, read);
+    const { reads } = shared;
+    if (reads.size >= mostReads) {
+      const known = [...reads.values()];
+      reads.delete((known.find(isAsNew) ?? known[0] ?? read).caller);
+    }
+    reads.set(caller, read);
     return read;
   }
 
@@ -159,6 +172,8 @@ export class Circuit {
     const ended = { operation, caller, ending, atMs: performance.now(), result };
     read.waitMs = ending === 'answered' ? 0 : rules.waitAfter(read.waitMs, isTrial);
     read.dueMs = read.waitMs === 0 ? 0 : ended.atMs + read.waitMs;
+    // It may have been forgotten while it was under way.
+    if (read.dueMs > 0) this.#operations.get(operation)?.reads.set(caller, read);
     for (const breaker of read.breakers) {
       const { scope, failures: before } = breaker;
       const after = rules.failuresAfter(before, scope, ended);
@@ -170,6 +185,11 @@ export class Circuit {
       this.#onChange?.({ to: isOpen ? 'open' : 'closed', ...scope, lastFailure });
     }
   }
+}
+
+/** Whether it has not failed lately: forgotten, it begins where it is. */
+function isAsNew({ dueMs, isTried, breakers }: Read): boolean {
+  return dueMs === 0 && !isTried && breakers.at(-1)?.failures === undefined;
 }
 
 /** The widest open circuit that holds a read up. */

@@ -191,9 +191,9 @@ describe('a request with several flows in the fair queue', () => {
     const { flows } = inDemand.context;
     looks = 0;
     inDemand.context = { ...inDemand.context, flows: [...flows, watched('dashboard')] };
-    queue.move(inDemand);
+    expect(queue.move(inDemand).map(({ name }) => name)).toEqual(['dashboard']);
     inDemand.context = { ...inDemand.context, flows: inDemand.context.flows.toSpliced(1_500, 1) };
-    queue.move(inDemand);
+    expect(queue.move(inDemand).map(({ name }) => name)).toEqual(['staff/1500']);
     expect(looks).toBeLessThan(5);
     expect(queue.flowsOf(inDemand)).toEqual(inDemand.context.flows);
     expect([...queue.flows()].map(({ name }) => name)).not.toContain('staff/1500');

@@ -1,7 +1,7 @@
 /** What is waited for without a time is waited for as long as by `expect.poll`: vitest would give up after a second. */
 import { vi } from 'vitest';
 
-const patientMs = 20_000;
+const patientMs = 60_000;
 const { waitFor } = vi;
 
 // Where several files share a process, this one runs before each of them.

@@ -18,7 +18,8 @@ function circuit(initial: Step) {
   let step = initial;
   let attempts = 0;
   const changes: CircuitChange[] = [];
-  const { layer, snapshot } = new Circuit({ onChange: (change) => changes.push(change) });
+  const made = new Circuit({ onChange: (change) => changes.push(change) });
+  const { layer, snapshot } = made;
   const steps = new Map<string, Step>();
   const asked: string[] = [];
   const handler = layer(async ({ operation, context }, trace) => {
@@ -64,6 +65,9 @@ function circuit(initial: Step) {
     },
     get attempts() {
       return attempts;
+    },
+    get remembered() {
+      return made.remembered;
     },
   };
 }
@@ -550,4 +554,24 @@ describe('the circuit before a gate', () => {
     expect(await trial).toMatchObject({ status: 200 });
     expect(snapshot().state).toBe('closed');
   });
+});
+
+it('a circuit remembers a bounded number of people, and those whose reads fail before all others', async () => {
+  const upstream = circuit(200);
+  upstream.operationDoes('list-accounts staff/sick', 503);
+  for (let i = 0; i < 11; i++) {
+    await upstream.ask('list-accounts', 'staff/sick');
+    await vi.advanceTimersByTimeAsync(200);
+  }
+  const isRefused = async () => (await upstream.ask('list-accounts', 'staff/sick')) instanceof GatewayError;
+  expect(await isRefused()).toBe(true);
+  for (let person = 0; person < 5_000; person++) await upstream.ask('list-accounts', `staff/${person}`);
+  expect(upstream.remembered).toBeLessThanOrEqual(1_000);
+  expect(await isRefused()).toBe(true);
+  // Where all fail, nothing but their number bounds them.
+  for (let person = 0; person < 5_000; person++) {
+    upstream.operationDoes(`list-accounts failing/${person}`, 500);
+    await upstream.ask('list-accounts', `failing/${person}`);
+  }
+  expect(upstream.remembered).toBeLessThanOrEqual(1_000);
 });
