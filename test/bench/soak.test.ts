@@ -169,11 +169,11 @@ describe.skipIf(process.platform !== 'linux')('the descriptors that the soak cou
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const before = descriptorsOf(process.pid);
     const peer = connect((server.address() as AddressInfo).port, '127.0.0.1');
-    await vi.waitFor(() => expect(held).toHaveLength(1), { timeout: 20_000 });
+    await vi.waitFor(() => expect(held).toHaveLength(1));
     expect(descriptorsOf(process.pid)).toBe(before);
     // The peer has ended its side, the server keeps its own: what a leak looks like. The peer's end counts as well.
     peer.end();
-    await vi.waitFor(() => expect(descriptorsOf(process.pid)).toBe(before + 2), { timeout: 20_000 });
+    await vi.waitFor(() => expect(descriptorsOf(process.pid)).toBe(before + 2));
     held[0]?.destroy();
     peer.destroy();
     await new Promise((resolve) => server.close(resolve));

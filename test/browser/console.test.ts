@@ -134,7 +134,7 @@ const scenes: readonly Scene[] = [
         const { circuit } = (await pair.askAdmin('/status')).json() as { circuit: { state: string } };
         return circuit.state;
       };
-      await expect.poll(isDown, { timeout: 20_000 }).toBe('open');
+      await expect.poll(isDown).toBe('open');
     },
     state: 'Failing',
     says: /The upstream is down: it failed \d+ times in a row/,
@@ -297,7 +297,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
         .poll(
           async () => (await first.sharedStore()).gateways.map(({ figures }) => figures?.requests).sort(),
           {
-            timeout: 10_000,
+            timeout: 60_000,
           },
         )
         .toEqual([0, 3]);
@@ -354,7 +354,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await pair.ask(accounts, { headers: bearer(script.token) });
     expect(pair.standIn.counts.total).toBe(2);
     // It is told, and does not ask again.
-    await expect.poll(() => says('cache'), { timeout: 10_000 }).toMatch(/Stored reads\s+1/);
+    await expect.poll(() => says('cache')).toMatch(/Stored reads\s+1/);
     expect(complaints).toEqual([]);
 
     await pair.gateway.drain();

@@ -681,7 +681,10 @@ describe('the settings of a proxy', () => {
       { HTTPS_PROXY: 'http://a', https_proxy: 'http://b' },
       ['HTTPS_PROXY is ignored, because https_proxy says'],
     ],
-    [{ HTTPS_PROXY: 'http://a', NO_PROXY: 'a/b,10.0.0.0/99,c' }, ['NO_PROXY has 2 members']],
+    [
+      { HTTPS_PROXY: 'http://a', NO_PROXY: 'a/b,10.0.0.0/99,c' },
+      ['NO_PROXY is not used where it names no host: 2 of its members'],
+    ],
     [
       { HTTPS_PROXY: 'http://a', UPSTREAM_BASE_URL: 'http://127.0.0.1/api' },
       ['HTTPS_PROXY is not used for UPSTREAM_BASE'],

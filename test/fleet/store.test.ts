@@ -45,9 +45,9 @@ function open(
 }
 
 const inUse = (store: SharedStore): Promise<void> =>
-  vi.waitFor(() => expect(store.snapshot().inUse).toBe(true), { timeout: 20_000 });
+  vi.waitFor(() => expect(store.snapshot().inUse).toBe(true));
 const away = (store: SharedStore): Promise<void> =>
-  vi.waitFor(() => expect(store.snapshot().inUse).toBe(false), { timeout: 20_000 });
+  vi.waitFor(() => expect(store.snapshot().inUse).toBe(false));
 const get = (store: SharedStore): Promise<string | null | undefined> =>
   store.call((client) => client.get(store.name('record')));
 
@@ -130,7 +130,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     for (let call = 0; call < 100; call += 1) expect(await get(store)).toBeUndefined();
     expect(store.snapshot().calls - callsBefore).toBeLessThanOrEqual(3);
     server.thaw();
-    await vi.waitFor(async () => expect(await get(store)).toBeNull(), { timeout: 20_000 });
+    await vi.waitFor(async () => expect(await get(store)).toBeNull());
     expect(store.snapshot().inUse).toBe(true);
   });
 
@@ -365,8 +365,7 @@ describe.skipIf(redisProgram === undefined)('a read in the shared store', () => 
     async (_, forged, endsFirst) => {
       await using server = await startRedis();
       const [one, late] = [joinAt(server.address), joinAt(server.address)];
-      for (const fleet of [one, late])
-        await vi.waitFor(() => expect(fleet.snapshot().inUse).toBe(true), { timeout: 20_000 });
+      for (const fleet of [one, late]) await vi.waitFor(() => expect(fleet.snapshot().inUse).toBe(true));
       const taken = (await one.reads.look(read, find))?.exchange;
       const { other = 'none' } = (await late.reads.look(read, find)) ?? {};
       expect(other).toMatch(/^[0-9a-f-]{36}$/);
@@ -556,7 +555,7 @@ describe('a store that greets and hangs up', () => {
     const { store, changes } = open({
       address: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
     });
-    await vi.waitFor(() => expect(connections).toBeGreaterThan(1), { timeout: 20_000 });
+    await vi.waitFor(() => expect(connections).toBeGreaterThan(1));
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     // After 50, 100, 200, 400, 800 and 1600 ms.
     expect(connections).toBeLessThan(9);
@@ -576,7 +575,7 @@ it('a store that is closed while it connects leaves no connection, which would k
   const { port } = server.address() as AddressInfo;
   const { servers, changes } = open({ address: `redis://127.0.0.1:${port}` }, undefined, 10_000);
   servers.close();
-  await vi.waitFor(() => expect(ended).toHaveLength(1), { timeout: 20_000 });
+  await vi.waitFor(() => expect(ended).toHaveLength(1));
   expect(changes).toEqual([]);
 });
 
@@ -587,7 +586,7 @@ it('a reply to TIME that comes too late does not set the clock', async () => {
     else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
   });
   const { store } = open(server, undefined, 500);
-  await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
+  await vi.waitFor(() => expect(store.inUse).toBe(true));
   for (const send of held) send();
   // Replies come in order.
   await vi.waitFor(async () => expect(await store.call((client) => client.ping())).toBe('PONG'), {
@@ -611,7 +610,7 @@ describe('the gateways that the store names', () => {
         else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
       });
       const { store } = open(server, undefined, 10_000);
-      await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
+      await vi.waitFor(() => expect(store.inUse).toBe(true));
       const membership = new Membership({ store, host: 'here', version: '0', startedAt: 0 });
       await membership.beat();
       expect(membership.members.map((member) => member.startedAt)).toEqual(shown);

@@ -119,9 +119,9 @@ describe('a command that gives the key', () => {
       const left = `${by}sh -c "echo \\$\\$ > ${pidFile}; exec sleep 600"`;
       const script = `${left} & while [ ! -s ${pidFile} ]; do sleep 0.01; done; echo first-key-0123456789`;
       expect(await load(`sh -c '${script}'`)).toBe('first-key-0123456789\n');
-      await expect.poll(pipes, { timeout: 20_000 }).toBe(before);
+      await expect.poll(pipes).toBe(before);
       const pid = Number(readFileSync(pidFile, 'utf8'));
-      if (by === '') await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
+      if (by === '') await expect.poll(() => stateOf(pid)).toBe('Z');
       else process.kill(pid, 'SIGKILL');
     },
   );
@@ -211,11 +211,11 @@ describe('a command that fails', () => {
     const script = `sleep 600 & echo $! > ${pidFile}.new; mv ${pidFile}.new ${pidFile}; wait`;
     const store = openStore(`exec:sh -c '${script}'`, { PATH: path }, 'UPSTREAM_API_KEY_FROM');
     const answer = store.load(limit.signal).catch(String);
-    await expect.poll(() => existsSync(pidFile), { timeout: 20_000 }).toBe(true);
+    await expect.poll(() => existsSync(pidFile)).toBe(true);
     const pid = Number(readFileSync(pidFile, 'utf8'));
     limit.abort();
     await answer;
-    await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
+    await expect.poll(() => stateOf(pid)).toBe('Z');
   });
 });
 

@@ -50,7 +50,7 @@ function follow(path: string): () => string | undefined {
   return () => last;
 }
 
-const soon = { timeout: 20_000, interval: 5 };
+const soon = { timeout: 60_000, interval: 5 };
 
 describe('a file that may not be read', () => {
   it('a key file that may not be read is refused with its owner and mode, and with the user of this process', async () => {

@@ -72,7 +72,7 @@ describe('a secret in a Vault', () => {
     vault.state.hang = true;
     const leaving = new AbortController();
     const hanging = store.load(leaving.signal);
-    await vi.waitFor(() => expect(vault.seen).toHaveLength(1), { timeout: 20_000 });
+    await vi.waitFor(() => expect(vault.seen).toHaveLength(1));
     leaving.abort();
     await expect(hanging).rejects.toThrow(/did not answer in time/);
     vault.state.hang = false;
@@ -185,7 +185,7 @@ describe('a secret in a Vault', () => {
     });
     expect(await keyring.ready).toBe(true);
     vault.put('second-key-0123456789');
-    await vi.waitFor(() => expect(keyring.generation()).toBe(2), { timeout: 20_000 });
+    await vi.waitFor(() => expect(keyring.generation()).toBe(2));
     keyring.close();
   });
 });

@@ -35,7 +35,7 @@ async function startBalancer(program: string, words: readonly string[], port: nu
     child.kill('SIGKILL');
     await exited;
   });
-  await expect.poll(() => send(port, { path: '/livez' }).catch(() => 0), { timeout: 10_000 }).toBe(200);
+  await expect.poll(() => send(port, { path: '/livez' }).catch(() => 0)).toBe(200);
   return port;
 }
 

@@ -64,9 +64,7 @@ describe('the verdict of /status', () => {
     issuer.status = 200;
     const token = await signJwt(key);
     // The first attempts come two seconds after another.
-    await expect
-      .poll(async () => (await pair.ask(accounts, { headers: bearer(token) })).status, { timeout: 10_000 })
-      .toBe(200);
+    await expect.poll(async () => (await pair.ask(accounts, { headers: bearer(token) })).status).toBe(200);
     expect(await codesOf(pair)).toEqual([]);
   });
 

@@ -16,7 +16,7 @@ describe('the check of the key after the start', () => {
   it('the check of the key after the start tells of a first 401 before the rejection is proved, without any caller', async () => {
     const pair = await startPair({ ...on, UPSTREAM_API_KEY: wrongKey });
     await expect
-      .poll(() => pair.logLines().map(({ msg }) => String(msg)), { timeout: 10_000 })
+      .poll(() => pair.logLines().map(({ msg }) => String(msg)))
       .toContainEqual(expect.stringContaining('The upstream refuses the key'));
     const lines = pair.logLines().map(({ msg }) => String(msg));
     const first = lines.findIndex((line) => line.startsWith('the upstream answered 401'));

@@ -168,7 +168,7 @@ describe('the key is in no problem', () => {
         socket.write(`${requests(at).join('\r\n')}\r\n`);
         return socket;
       });
-      await expect.poll(() => pair.gateway.waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(1_008);
+      await expect.poll(() => pair.gateway.waiting).toBeGreaterThanOrEqual(1_008);
       const reply = await rawReply(pair, `${accounts}?other`, keyInField);
       for (const socket of sockets) socket.destroy();
       return reply;
