@@ -119,7 +119,7 @@ export class HeardMessages {
     // The one that was heard of longest ago goes first: what it has sent is too old by then.
     this.#last.delete(from);
     this.#last.set(from, sequence);
-    for (const eldest of this.#last.keys()) if (this.#last.size > sendersKept) this.#last.delete(eldest);
+    for (const oldest of this.#last.keys()) if (this.#last.size > sendersKept) this.#last.delete(oldest);
     return true;
   }
 }

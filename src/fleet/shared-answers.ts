@@ -309,7 +309,7 @@ export class SharedAnswers implements SharedReads {
     const [id = '', name = ''] = message.split(' ');
     if (!idShape.test(id) || this.#ended.has(id)) return;
     this.#ended.add(id);
-    for (const eldest of this.#ended) if (this.#ended.size > endedKept) this.#ended.delete(eldest);
+    for (const oldest of this.#ended) if (this.#ended.size > endedKept) this.#ended.delete(oldest);
     for (const done of [...(this.#waiting.get(id) ?? [])]) done();
     for (const onEnded of [...(this.#watchers.get(name) ?? [])]) onEnded(id);
   }

@@ -114,7 +114,7 @@ function pick<N extends string>(names: readonly N[], of: (name: N) => number): R
 }
 
 export interface SharedWindows {
-  /** Of each window, the shortest first: pairs of ms and count, the eldest first. */
+  /** Of each window, the shortest first: pairs of ms and count, the oldest first. */
   readonly ended: readonly (readonly (readonly [agoMs: number, count: number])[])[];
   /** Attempts that had not ended. */
   readonly inFlight: number;

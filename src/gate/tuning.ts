@@ -14,11 +14,13 @@ export const tuning = {
   exploreExcess: 0.07,
   /** The excess doubles in this time. Shorter: a raised limit is found sooner; more 429s. */
   exploreDoublingMs: 500,
-  /** Interval between two times of exploring: first, its growth with each that finds the same rate, and longest. Shorter: more 429s. */
+  /** Interval until the first time of exploring after a new rate. Shorter: a raised limit is found sooner; more 429s. */
   firstExploreIntervalMs: 5000,
+  /** The interval grows by this factor with each time that finds the same rate, */
   exploreBackoff: 1.25,
+  /** to this at most. Longer, like more growth: fewer 429s; a raised limit is found later. */
   longestExploreIntervalMs: 240_000,
-  /** The interval is at least this many times the cooldown before it. More: less time closed; a raised limit is found later. */
+  /** But the interval is at least this many times the cooldown before it. More: less time closed; a raised limit is found later. */
   exploreCosts: 15,
   /** Pace grows by this factor between two marks of the history. Smaller: closer measurement, more marks. */
   markGrowth: 1.1,

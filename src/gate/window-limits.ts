@@ -25,7 +25,7 @@ export type Cell = Readonly<Record<'firstMs' | 'lastMs' | 'count', number>>;
 
 export class ToldWindow {
   readonly limit: AttemptLimit;
-  /** The eldest first. */
+  /** The oldest first. */
   cells: readonly Cell[] = [];
   /** Places that this gateway may use: of several that share the limit, each may have a part. */
   most: number;
@@ -65,15 +65,15 @@ export class ToldWindow {
   }
 
   #advance(nowMs: number): void {
-    for (let [eldest] = this.cells; eldest && nowMs >= this.#backMs(eldest); [eldest] = this.cells) {
-      const staying = 1 - eldest.count / this.#ended;
+    for (let [oldest] = this.cells; oldest && nowMs >= this.#backMs(oldest); [oldest] = this.cells) {
+      const staying = 1 - oldest.count / this.#ended;
       for (const [name, own] of this.#byCaller) {
         const stays = own * staying < 0.5 ? 0 : own * staying;
         if (stays === 0) this.#byCaller.delete(name);
         else this.#byCaller.set(name, stays);
         this.#byAll += stays - own;
       }
-      this.#ended -= eldest.count;
+      this.#ended -= oldest.count;
       this.cells = this.cells.slice(1);
     }
   }
@@ -98,12 +98,12 @@ export class ToldWindow {
       return (cell ? this.#backMs(cell) : nowMs + windowMs) + (Math.ceil(missing / places) - 1) * windowMs;
     }
     // The last part is for callers that use less than the average; for others it is spread until places come back.
-    const [eldest] = this.cells;
+    const [oldest] = this.cells;
     const own = this.#byCaller.get(name) ?? 0;
     const isLight = own === 0 || own * this.#byCaller.size < this.#byAll;
     const kept = Math.floor(this.most * tuning.keptForLight);
-    if (isLight || kept === 0 || eldest === undefined) return nowMs;
-    return Math.max(this.#backMs(eldest) + (missing / kept) * windowMs, nowMs);
+    if (isLight || kept === 0 || oldest === undefined) return nowMs;
+    return Math.max(this.#backMs(oldest) + (missing / kept) * windowMs, nowMs);
   }
 
   snapshot(inFlight: number, nowMs: number): ToldLimit {
@@ -111,8 +111,8 @@ export class ToldWindow {
     const { window, windowMs, most: limit } = this.limit;
     const used = this.#ended + inFlight;
     const remaining = Math.max(this.most - used, 0);
-    const [eldest] = this.cells;
-    const resetsInMs = eldest ? this.#backMs(eldest) - nowMs : used && windowMs;
+    const [oldest] = this.cells;
+    const resetsInMs = oldest ? this.#backMs(oldest) - nowMs : used && windowMs;
     const beside = { windowSeconds: toSeconds(windowMs) };
     return { window, limit, used, remaining, resetsInSeconds: toSeconds(resetsInMs), beside };
   }
