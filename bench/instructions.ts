@@ -19,6 +19,7 @@ import {
 } from './contenders.ts';
 import { applyLoad, type Load } from './load.ts';
 import { fill } from './parts.ts';
+import { median } from './rounds.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'gateway-instructions-'));
 const under = (name: string): string[] => [
@@ -39,7 +40,7 @@ const warmUpRequests = 40_000;
 const settlingRequests = 4_000;
 /** The same on both sides: what a process does beside its requests weighs the same, however slow the machine is. */
 const countedRequests = 4_000;
-/** Of so many counts the least is taken: what V8 compiles meanwhile, or collects of a whole heap, only adds. */
+/** Of so many counts the median is taken: V8 compiles something anew in one or the other, which is no cost of a request. */
 const counts = 5;
 
 async function count(name: string, { program, url }: Contender, reads: Load['reads']): Promise<number> {
@@ -66,7 +67,7 @@ async function count(name: string, { program, url }: Contender, reads: Load['rea
     each.push(totalOf(`${name}.${each.length + 1}`) / requests);
   }
   process.stdout.write(`${name}: ${each.map(Math.round).join(', ')} instructions for each request\n`);
-  return Math.min(...each);
+  return median(each);
 }
 
 /** The instructions in one of callgrind's dumps. */

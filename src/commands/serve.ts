@@ -41,7 +41,7 @@ export async function serve(envFile?: string): Promise<number> {
 function boundGarbage(): void {
   setFlagsFromString('--heap-growing-percent=25');
   // V8 would take what a few collections find alive, as on a busy machine, for long-lived, and make whole reads in the old
-  // generation from then on: then each costs half as much again.
+  // generation from then on: then each costs much more.
   setFlagsFromString('--no-allocation-site-pretenuring');
 }
 
